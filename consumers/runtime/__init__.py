@@ -1,0 +1,1 @@
+"""The engine that runs a consumer group; it knows no group."""

@@ -1,0 +1,1 @@
+"""The bottom layer: settings, clock, errors, logs, metrics, names, clients."""

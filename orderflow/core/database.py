@@ -1,0 +1,52 @@
+"""PostgreSQL connections: one pool per process, each owner under its own role."""
+
+from psycopg import Connection, OperationalError, conninfo
+from psycopg import connect as psycopg_connect
+from psycopg_pool import ConnectionPool
+
+from orderflow.core.errors import Misconfigured
+from orderflow.core.settings import DatabaseSettings
+
+# Owner (and schema) to the role that its processes work under.
+ROLES = {"api": "orderflow_api", "email": "orderflow_email", "inventory": "orderflow_inventory", "audit": "orderflow_audit"}
+
+
+def dsn(database: DatabaseSettings, owner: str | None = None) -> str:
+    """Return a connection string; with `owner`, one whose sessions start under that owner's role."""
+    plain = database.dsn.get_secret_value()
+    role = {"options": f"-c role={ROLES[owner]}"} if owner else {}
+    return conninfo.make_conninfo(plain, connect_timeout=5, application_name=f"orderflow-{owner or 'admin'}", **role)
+
+
+def pool(database: DatabaseSettings, owner: str, *, size: int | None = None) -> ConnectionPool[Connection]:
+    """Return a closed pool of connections under the owner's role; use it as a context manager.
+
+    `pool.connection()` raises `psycopg_pool.PoolTimeout` (an `OperationalError`) after `pool_timeout_seconds`.
+    """
+    return ConnectionPool(
+        dsn(database, owner),
+        min_size=1,
+        max_size=size or database.pool_size,
+        timeout=database.pool_timeout_seconds,
+        check=ConnectionPool.check_connection,
+        open=False,
+        name=owner,
+    )
+
+
+def connect(database: DatabaseSettings, owner: str | None = None, *, autocommit: bool = False) -> Connection:
+    """Open one connection.
+
+    Raises `Misconfigured` when the server, the database or the role is not there.
+    """
+    try:
+        return psycopg_connect(dsn(database, owner), autocommit=autocommit)
+    except OperationalError as error:
+        parts = conninfo.conninfo_to_dict(database.dsn.get_secret_value())
+        where = f"{parts.get('host', 'localhost')}:{parts.get('port', 5432)}/{parts.get('dbname', '')}"
+        said = str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__
+        message = (
+            f"PostgreSQL does not let us in at {where} ({said}): start it (`orderflow stack up` on this machine), "
+            f"run `orderflow provision`, or set ORDERFLOW_DATABASE__DSN"
+        )
+        raise Misconfigured(message) from None

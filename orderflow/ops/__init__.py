@@ -1,0 +1,1 @@
+"""What operators run: provisioning, the local stack, the demo."""

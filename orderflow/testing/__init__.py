@@ -1,0 +1,1 @@
+"""What other teams test their handlers with."""

@@ -1,0 +1,1 @@
+"""Everything about failure: verdicts, retry topics, dead letters."""
