@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import fastavro
+from fastavro.schema import SchemaParseException
 
 from orderflow.core.errors import Misconfigured
 
@@ -75,7 +76,7 @@ class Catalog:
         try:
             rows = json.loads(path.read_bytes())["schemas"]
             return cls([_entry(root, row) for row in rows], root)
-        except (OSError, ValueError, LookupError, TypeError) as error:
+        except (OSError, ValueError, LookupError, TypeError, SchemaParseException) as error:
             message = f"schemas/{LOCK_NAME} cannot be read ({type(error).__name__}: {error}); restore it from git"
             raise Misconfigured(message) from error
 

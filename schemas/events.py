@@ -64,7 +64,7 @@ class OrderCreated(Event):
     lines: Annotated[tuple[OrderLine, ...], Field(min_length=1)]
     total: Money
     channel: Code = "unknown"
-    delivery_date: date | None = None
+    delivery_date: Annotated[date | None, Field(strict=True)] = None
 
 
 class OrderPaid(Event):

@@ -5,6 +5,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from orderflow.cli import schemas
 from orderflow.core.errors import OrderflowError
 
 app = typer.Typer(
@@ -15,6 +16,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+app.add_typer(schemas.app)
 
 
 @app.callback()
