@@ -8,7 +8,12 @@ from orderflow.core.errors import Misconfigured
 from orderflow.core.settings import DatabaseSettings
 
 # Owner (and schema) to the role that its processes work under.
-ROLES = {"api": "orderflow_api", "email": "orderflow_email", "inventory": "orderflow_inventory", "audit": "orderflow_audit"}
+ROLES = {
+    "api": "orderflow_api",
+    "email": "orderflow_email",
+    "inventory": "orderflow_inventory",
+    "audit": "orderflow_audit",
+}
 
 
 def dsn(database: DatabaseSettings, owner: str | None = None) -> str:

@@ -108,7 +108,8 @@ def admin(kafka: KafkaSettings) -> AdminClient:
     Raises `Misconfigured` when no broker answers within `start_timeout_seconds`.
     """
     said: list[str] = []
-    client = AdminClient({**connection(kafka), "error_cb": lambda error: said.append(error.str())})
+    config: dict[str, Any] = {**connection(kafka), "error_cb": lambda error: said.append(error.str())}
+    client = AdminClient(config)
     try:
         client.list_topics(timeout=kafka.start_timeout_seconds)
     except KafkaException:

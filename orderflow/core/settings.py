@@ -139,7 +139,11 @@ class Settings(BaseSettings):
     """The whole configuration; `orderflow config` prints it."""
 
     model_config = SettingsConfigDict(
-        env_prefix=PREFIX, env_nested_delimiter=DELIMITER, extra="forbid", frozen=True, nested_model_default_partial_update=True
+        env_prefix=PREFIX,
+        env_nested_delimiter=DELIMITER,
+        extra="forbid",
+        frozen=True,
+        nested_model_default_partial_update=True,
     )
 
     groups: Annotated[tuple[str, ...], NoDecode] = ("email", "inventory", "audit")
@@ -157,10 +161,15 @@ class Settings(BaseSettings):
 
     @classmethod
     def settings_customise_sources(
-        cls, settings_cls: type[BaseSettings], init_settings: PydanticBaseSettingsSource, **_: Any
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Take only what `load` hands in: it has merged the environment, the local file and secret files."""
-        del settings_cls
+        del settings_cls, env_settings, dotenv_settings, file_secret_settings
         return (init_settings,)
 
 
@@ -185,7 +194,7 @@ def load(environ: Mapping[str, str] | None = None, env_file: Path = LOCAL_ENV_FI
         raise Misconfigured(_sentence(error)) from None
 
 
-_LISTS = (([], "groups"), (["worker"], "retry_seconds"))
+_LISTS: tuple[tuple[list[str], str], ...] = (([], "groups"), (["worker"], "retry_seconds"))
 
 
 def _listed(value: str) -> list[str]:
