@@ -1,0 +1,1 @@
+"""Email: one confirmation per order."""

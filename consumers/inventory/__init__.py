@@ -1,0 +1,1 @@
+"""Inventory: stock, reservations, and where each order stands in the stock room."""
