@@ -1,0 +1,2 @@
+-- The role stays: it belongs to the server, and other databases may use it.
+DROP SCHEMA email CASCADE;
