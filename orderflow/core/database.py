@@ -49,7 +49,7 @@ def connect(database: DatabaseSettings, owner: str | None = None, *, autocommit:
     except OperationalError as error:
         parts = conninfo.conninfo_to_dict(database.dsn.get_secret_value())
         where = f"{parts.get('host', 'localhost')}:{parts.get('port', 5432)}/{parts.get('dbname', '')}"
-        said = str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__
+        said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         message = (
             f"PostgreSQL does not let us in at {where} ({said}): start it (`orderflow stack up` on this machine), "
             f"run `orderflow provision`, or set ORDERFLOW_DATABASE__DSN"

@@ -34,7 +34,7 @@ def configure(level: str = "info", log_format: Format = "auto", **bound: str) ->
 
 def get(name: str) -> structlog.typing.FilteringBoundLogger:
     """Return the logger of a module; `name` is its `__name__`."""
-    logger: structlog.typing.FilteringBoundLogger = structlog.get_logger(logger=name)
+    logger: structlog.typing.FilteringBoundLogger = structlog.get_logger(module=name)
     return logger
 
 
