@@ -34,6 +34,8 @@ DLQ_GROUP = "__dlq.errors.group"
 # How it went so far; replaced at each hop.
 DLQ_DELIVERY_COUNT = "__dlq.errors.delivery.count"
 RETRY_ROUNDS = "retry.rounds"
+# Milliseconds from this copy's own timestamp, when the handler asked for more than its tier's delay.
+RETRY_AFTER = "retry.after"
 DLQ_STAGE = "__dlq.errors.stage"
 DLQ_DISPOSITION = "__dlq.errors.disposition"
 DLQ_EXCEPTION_CLASS = "__dlq.errors.exception.class.name"

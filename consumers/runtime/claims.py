@@ -21,9 +21,9 @@ from redis.retry import Retry
 
 from orderflow.core.errors import Misconfigured
 from orderflow.core.settings import RedisSettings
+from retry.story import Pair
 
-Pair = tuple[int, int]
-"""(replay count, hop) of a copy; hop = attempts + rounds so far. A higher one is the later copy."""
+__all__ = ["Answer", "ClaimReply", "ClaimRequest", "Claims", "ClaimsDown", "Pair", "Release", "connect", "payload_hash"]
 
 _SCRIPTS = Path(__file__).parent / "lua"
 
@@ -77,7 +77,7 @@ class Release:
     routed: Pair | None
 
 
-class ClaimsDown(Exception):  # noqa: N818 - a state of the world, not a fault of the call
+class ClaimsDown(Exception):
     """Raised when Redis gave no answer, or an error for one: nothing is known about any call of the batch."""
 
 
@@ -128,8 +128,9 @@ class Claims:
             raise Misconfigured(message) from None
         if policy != "noeviction":
             message = (
-                f"Redis at {_address(self._redis)} has maxmemory-policy {policy}: it would forget claims, events "
-                f"would run twice. Run `redis-cli CONFIG SET maxmemory-policy noeviction` and put it into its configuration"
+                f"Redis at {_address(self._redis)} has maxmemory-policy {policy}: it would forget claims, "
+                f"events would run twice. Set `maxmemory-policy noeviction` in its configuration, now or by "
+                f"`redis-cli CONFIG SET maxmemory-policy noeviction`"
             )
             raise Misconfigured(message)
         self.idempotency_epoch = _epoch(stored, self._group)
