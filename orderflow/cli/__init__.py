@@ -5,8 +5,10 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from orderflow.cli import schemas
-from orderflow.core.errors import OrderflowError
+from orderflow.cli import db, groups, schemas, topics
+from orderflow.cli.config import config
+from orderflow.cli.failures import INTERRUPTED, sentence
+from orderflow.cli.provision import provision
 
 app = typer.Typer(
     name="orderflow",
@@ -17,27 +19,48 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(schemas.app)
+app.add_typer(db.app)
+app.add_typer(topics.app)
+app.add_typer(groups.app)
+app.command()(provision)
+app.command()(config)
+
+
+def _print_version(asked: bool) -> None:  # noqa: FBT001 - Typer calls it so
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(version("orderflow"))
+        raise typer.Exit
 
 
 @app.callback()
 def _options(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,  # noqa: FBT002
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and stop.", is_eager=True, callback=_print_version)
+    ] = False,
 ) -> None:
-    if version:
-        from importlib.metadata import version as installed  # noqa: PLC0415
-
-        typer.echo(installed("orderflow"))
-        raise typer.Exit
+    del version
 
 
 def main() -> NoReturn:
     """Run a command; turn our errors into one sentence and their exit code, an interrupt into 130."""
     try:
         app()
-    except OrderflowError as error:
-        typer.echo(f"orderflow: {error}", err=True)
-        sys.exit(error.exit_code)
+    except SystemExit as stop:
+        # Typer turns an interrupt into this code without a word.
+        if stop.code == INTERRUPTED:
+            typer.echo("orderflow: interrupted; run it again", err=True)
+        raise
     except KeyboardInterrupt:
         typer.echo("orderflow: interrupted; run it again", err=True)
-        sys.exit(130)
+        sys.exit(INTERRUPTED)
+    except Exception as error:
+        told = sentence(error)
+        if told is None:
+            raise
+        message, code = told
+        typer.echo(f"orderflow: {message}", err=True)
+        sys.exit(code)
     sys.exit(0)

@@ -1,0 +1,124 @@
+"""What the cluster says, as plain values; each call waits for the brokers' answer."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, IsolationLevel, KafkaException
+from confluent_kafka import TopicPartition as Partition
+from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec
+
+from orderflow.core.errors import OrderflowError
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+T = TypeVar("T")
+
+ANSWER_SECONDS = 15.0
+NO_OFFSET = -1  # what ListOffsets answers for a time after the last record
+
+
+@dataclass(frozen=True, slots=True)
+class GroupState:
+    """A consumer group as its coordinator sees it. `members` are client ids with their hosts."""
+
+    state: str
+    members: Sequence[str]
+
+
+def answer(future: "Future[T]", what: str) -> T:
+    """Return what the brokers answered.
+
+    Raises `OrderflowError`, saying `what` could not be done and why.
+    """
+    try:
+        return future.result(timeout=ANSWER_SECONDS + 5)
+    except KafkaException as error:
+        raise OrderflowError(f"Kafka did not {what}: {error.args[0].str()}") from error
+    except TimeoutError as error:
+        raise OrderflowError(f"Kafka did not {what} within {ANSWER_SECONDS:.0f} s") from error
+
+
+def partition_counts(admin: AdminClient) -> dict[str, int]:
+    """Return each topic's number of partitions."""
+    try:
+        topics = admin.list_topics(timeout=ANSWER_SECONDS).topics
+    except KafkaException as error:
+        raise OrderflowError(f"Kafka did not list its topics: {error.args[0].str()}") from error
+    return {name: len(topic.partitions) for name, topic in topics.items() if topic.error is None}
+
+
+def topic_configs(admin: AdminClient, names: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Return the effective settings of topics that exist."""
+    asked = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names]
+    return _configs(admin, asked) if asked else {}
+
+
+def broker_configs(admin: AdminClient) -> dict[str, dict[str, str]]:
+    """Return the effective settings of every broker, by its id."""
+    brokers = admin.list_topics(timeout=ANSWER_SECONDS).brokers
+    return _configs(admin, [ConfigResource(ConfigResource.Type.BROKER, str(number)) for number in brokers])
+
+
+def _configs(admin: AdminClient, asked: list[ConfigResource]) -> dict[str, dict[str, str]]:
+    answers = admin.describe_configs(asked, request_timeout=ANSWER_SECONDS)
+    return {
+        resource.name: {
+            name: entry.value for name, entry in answer(future, f"show the settings of {resource.name}").items()
+        }
+        for resource, future in answers.items()
+    }
+
+
+def group_states(admin: AdminClient, group_ids: Sequence[str]) -> dict[str, GroupState]:
+    """Return the state of each group; one that Kafka does not know is `UNKNOWN`, not an error.
+
+    A group without members and offsets and one that never was look alike: the broker answers DEAD for both.
+    """
+    futures = admin.describe_consumer_groups(list(group_ids), request_timeout=ANSWER_SECONDS)
+    states: dict[str, GroupState] = {}
+    for group_id, future in futures.items():
+        told = answer(future, f"describe the group {group_id}")
+        state = "UNKNOWN" if told.state is ConsumerGroupState.DEAD else told.state.name
+        states[group_id] = GroupState(state, [f"{member.client_id} at {member.host}" for member in told.members])
+    return states
+
+
+def committed(admin: AdminClient, group_id: str, topic: str, partitions: int) -> dict[int, int]:
+    """Return the committed offset of each partition of the topic that has one."""
+    asked = [Partition(topic, number) for number in range(partitions)]
+    futures = admin.list_consumer_group_offsets(
+        [ConsumerGroupTopicPartitions(group_id, asked)], request_timeout=ANSWER_SECONDS
+    )
+    told = answer(futures[group_id], f"show the offsets of the group {group_id}")
+    found: dict[int, int] = {}
+    for position in told.topic_partitions or []:
+        if position.error is not None:
+            raise OrderflowError(f"Kafka did not show the offset of {position.topic}: {position.error.str()}")
+        if position.offset >= 0:
+            found[position.partition] = position.offset
+    return found
+
+
+def offsets(admin: AdminClient, topic: str, partitions: Iterable[int], at: OffsetSpec) -> dict[int, int]:
+    """Return the offset of each partition `at` its start, its last stable end, or a time.
+
+    `NO_OFFSET` stands for a time after the last record.
+    """
+    asked: Mapping[Partition, OffsetSpec] = {Partition(topic, number): at for number in partitions}
+    if not asked:
+        return {}
+    futures: Mapping[Partition, Future[Any]] = admin.list_offsets(
+        dict(asked), isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=ANSWER_SECONDS
+    )
+    return {
+        partition.partition: answer(future, f"show the offsets of {topic}").offset
+        for partition, future in futures.items()
+    }
+
+
+def each(futures: "Mapping[str, Future[None]]", what: Callable[[str], str]) -> None:
+    """Wait for all of them. Raises `OrderflowError` for the first that failed."""
+    for name, future in futures.items():
+        answer(future, what(name))
