@@ -30,5 +30,12 @@ COMMENT ON COLUMN audit.rows.topic IS 'where this delivery was read: the source,
 CREATE INDEX rows_by_event ON audit.rows (event_id);
 CREATE INDEX rows_by_order ON audit.rows (order_id, order_version);
 
+-- `audit verify` compares through a temporary table.
+DO $$
+BEGIN
+    EXECUTE format('GRANT TEMPORARY ON DATABASE %I TO orderflow_audit', current_database());
+END
+$$;
+
 GRANT USAGE ON SCHEMA audit TO orderflow_audit;
 GRANT SELECT, INSERT ON audit.rows TO orderflow_audit;
