@@ -5,7 +5,9 @@ be in an event at all.
 """
 
 import json
+import keyword
 import re
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -69,7 +71,8 @@ def _invalid(schema: Any) -> str | None:
     """Ask both libraries: each of them lets pass what the other refuses."""
     try:
         fastavro.parse_schema(schema, named_schemas={})
-        avro.schema.parse(json.dumps(schema), validate_enum_symbols=True)
+        with warnings.catch_warnings(action="ignore", category=avro.errors.IgnoredLogicalType):
+            avro.schema.parse(json.dumps(schema))
     except (
         SchemaParseException,
         avro.errors.AvroException,
@@ -140,6 +143,7 @@ class _Walk:
         self.open.append(node["name"])
         for field in node["fields"]:
             place = f"{where}.{field['name']}"
+            yield from _named(field, place)
             yield from _personal(field, place)
             yield from _default(field, place)
             yield from self.node(field["type"], place)
@@ -180,6 +184,12 @@ class _Walk:
                 return bool(node["size"] == 0)
             case other:
                 return bool(other == "null")
+
+
+def _named(field: dict[str, Any], where: str) -> Iterator[Problem]:
+    name = field["name"]
+    if not (name.isascii() and name.isidentifier()) or keyword.iskeyword(name):
+        yield Problem(where, "name", "a field's name is letters, digits and _, and no word of Python: models carry it")
 
 
 def _personal(field: dict[str, Any], where: str) -> Iterator[Problem]:
