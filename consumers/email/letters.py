@@ -137,11 +137,11 @@ def confirmation(
     message["Subject"] = LANGUAGES[code].subject.format(order=event.order_id)
     message["Date"] = now
     message["Message-ID"] = message_id
-    message["Content-Language"] = code
     message["Auto-Submitted"] = "auto-generated"  # RFC 3834: no out-of-office reply, please
     message["X-Order-ID"] = str(event.order_id)
     # Every server takes this encoding, also those without 8BITMIME.
     message.set_content(_text(event, customer, LANGUAGES[code]), cte="quoted-printable")
+    message["Content-Language"] = code  # set_content() removes what begins with Content-
     return message
 
 

@@ -10,6 +10,11 @@ from consumers.email.letters import domain_of
 from orderflow.core.settings import SmtpSettings
 from retry.errors import HandlerError, Outage, Reject, Retry
 
+# RFC 5321, section 4.2.1.
+_REPLY_CODES = range(200, 600)
+_COMPLETED = range(200, 300)
+_TRANSIENT = range(400, 500)
+_PERMANENT = range(500, 600)
 _CLOSING = 421
 # RFC 4954: authentication required, mechanism too weak, credentials invalid, encryption required.
 _REFUSES_US = frozenset({530, 534, 535, 538})
@@ -25,17 +30,18 @@ class Unanswered(Exception):
 def failure(reply: Reply, *, about_recipient: bool) -> HandlerError:
     """Return what a refusal means.
 
-    A permanent one about this recipient or message is a `Reject`; about us, or before a recipient was
-    named, an `Outage`. Of the server's words only its codes are kept: the rest may name the recipient.
+    A permanent one about this recipient or message is a `Reject`; one about us, before a recipient was
+    named, or in no words of SMTP's, an `Outage`. Of the server's words only the codes are kept: the rest
+    may name the recipient.
     """
     code, text = reply
     enhanced = _ENHANCED_CODE.match(text)
     said = f"the mail server answered {code}{' ' + enhanced[0].decode() if enhanced else ''}"
     if code == _CLOSING or code in _REFUSES_US:
         return Outage(said)
-    if 400 <= code < 500:  # noqa: PLR2004 - RFC 5321: transient
+    if code in _TRANSIENT:
         return Retry(said)
-    return Reject(said) if about_recipient else Outage(said)
+    return Reject(said) if code in _PERMANENT and about_recipient else Outage(said)
 
 
 class Mailer:
@@ -56,25 +62,10 @@ class Mailer:
         content = message.as_bytes()
         recipient = message["To"].addresses[0].addr_spec
         try:
-            client = self._begun()
-            _accepted(client.rcpt(recipient), about_recipient=True)
-        except HandlerError:
+            self._hand_over(content, recipient)
+        except BaseException:
             self._drop()
             raise
-        except OSError as error:  # smtplib's own errors are OSErrors too
-            self._drop()
-            raise Outage(f"the mail server is out of reach: {type(error).__name__}") from error
-        try:
-            _accepted(client.data(content), about_recipient=True)
-        except smtplib.SMTPDataError as refused:
-            self._drop()
-            raise failure((refused.smtp_code, _bytes(refused.smtp_error)), about_recipient=True) from None
-        except HandlerError:
-            self._drop()
-            raise
-        except OSError as error:
-            self._drop()
-            raise Unanswered(f"the mail server fell silent after the message: {type(error).__name__}") from error
 
     def close(self) -> None:
         """Take leave of the server on all connections."""
@@ -82,6 +73,22 @@ class Mailer:
             clients, self._clients = self._clients, set()
         for client in clients:
             _leave(client)
+
+    def _hand_over(self, content: bytes, recipient: str) -> None:
+        try:
+            client = self._begun()
+            _accepted(client.rcpt(recipient), about_recipient=True)
+        except OSError as error:  # smtplib's own errors are OSErrors too
+            raise Outage(f"the mail server is out of reach: {type(error).__name__}") from error
+        try:
+            reply = client.data(content)
+        except smtplib.SMTPDataError as refused:  # before it saw the message
+            raise failure((refused.smtp_code, _bytes(refused.smtp_error)), about_recipient=True) from None
+        except OSError as error:
+            raise Unanswered(f"the mail server fell silent after the message: {type(error).__name__}") from error
+        if reply[0] not in _REPLY_CODES:
+            raise Unanswered("the mail server answered the message with no reply of SMTP's")
+        _accepted(reply, about_recipient=True)
 
     def _begun(self) -> smtplib.SMTP:
         """Return a connection that has accepted our MAIL FROM."""
@@ -127,7 +134,7 @@ class Mailer:
 
 
 def _accepted(reply: Reply, *, about_recipient: bool) -> None:
-    if not 200 <= reply[0] < 300:  # noqa: PLR2004 - RFC 5321: completed
+    if reply[0] not in _COMPLETED:
         raise failure(reply, about_recipient=about_recipient)
 
 
