@@ -5,10 +5,13 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from orderflow.cli import db, groups, schemas, topics
+from orderflow.cli import audit, customers, db, groups, keys, outbox, schemas, stock, topics
+from orderflow.cli.api import api
 from orderflow.cli.config import config
 from orderflow.cli.failures import INTERRUPTED, sentence
 from orderflow.cli.provision import provision
+from orderflow.cli.relay import relay
+from orderflow.cli.worker import worker
 
 app = typer.Typer(
     name="orderflow",
@@ -22,6 +25,14 @@ app.add_typer(schemas.app)
 app.add_typer(db.app)
 app.add_typer(topics.app)
 app.add_typer(groups.app)
+app.add_typer(keys.app)
+app.add_typer(customers.app)
+app.add_typer(outbox.app)
+app.add_typer(stock.app)
+app.add_typer(audit.app)
+app.command()(api)
+app.command()(relay)
+app.command()(worker)
 app.command()(provision)
 app.command()(config)
 

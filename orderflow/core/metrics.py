@@ -45,6 +45,7 @@ METRICS: Mapping[str, Metric] = {
     ),
     "orderflow_outbox_unpublished_records": Metric("gauge", "Outbox rows that wait for the relay."),
     "orderflow_outbox_oldest_unpublished_seconds": Metric("gauge", "Age of the oldest of them."),
+    "orderflow_outbox_quarantined_records": Metric("gauge", "Outbox rows that Kafka refused for themselves."),
     "orderflow_publish_total": Metric("counter", "Delivery reports of the relay, by outcome.", ("outcome",)),
 }
 

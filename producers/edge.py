@@ -1,0 +1,100 @@
+"""What happens to a request before the application sees it: its size and its duration (pure ASGI)."""
+
+from typing import Final
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from orderflow.core import clock
+from orderflow.core.metrics import Metrics
+from producers import problems
+
+# What is read and thrown away of a body that is too large, so that a client which sends first and
+# reads afterwards gets its 413 instead of a reset connection. More than this is cut off.
+DRAINED_BYTES: Final = 1024 * 1024
+
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
+
+
+class BodyGuard:
+    """Lets bodies up to a limit through, counted while they are read: a length that is claimed is not believed.
+
+    The body is kept here until it is whole, at most `limit` bytes of it, and handed on in one piece.
+    """
+
+    def __init__(self, app: ASGIApp, limit: int) -> None:
+        self._app = app
+        self._limit = limit
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer 413, or pass the request on."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        body = await self._read(receive)
+        if body is None:
+            return  # the client is gone
+        if len(body) > self._limit:
+            response = problems.answer(
+                413, f"a body has at most {self._limit} bytes", kind="too-large", headers={"Connection": "close"}
+            )
+            await response(scope, receive, send)
+            return
+        await self._app(scope, _replay(bytes(body), receive), send)
+
+    async def _read(self, receive: Receive) -> bytearray | None:
+        """Return the body, or a part of it that is over the limit; None when the client went away."""
+        body, dropped = bytearray(), 0
+        while True:
+            message = await receive()
+            if message["type"] != "http.request":
+                return None
+            chunk = message.get("body", b"")
+            if len(body) <= self._limit:
+                body += chunk[: self._limit + 1 - len(body)]
+            dropped += len(chunk)
+            if not message.get("more_body", False) or dropped > self._limit + DRAINED_BYTES:
+                return body
+
+
+class Timing:
+    """Observes the duration of each request by method, route template and status: closed sets, never a path."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, and look at the clock before and after."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started, status = clock.monotonic(), 500
+
+        async def watched(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watched)
+        finally:
+            self._metrics.histogram(
+                "orderflow_http_request_duration_seconds",
+                method=scope["method"] if scope["method"] in _METHODS else "other",
+                route=getattr(scope.get("route"), "path", "none"),
+                status=str(status),
+            ).observe(clock.monotonic() - started)
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    handed_on = False
+
+    async def read() -> Message:
+        nonlocal handed_on
+        if handed_on:
+            return await receive()
+        handed_on = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return read

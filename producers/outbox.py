@@ -1,0 +1,175 @@
+"""The outbox: events that stand in the database, encoded, until a delivery report says that Kafka has them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from psycopg import Connection
+from psycopg.rows import class_row, dict_row
+from psycopg.types.json import Jsonb
+
+from schemas import codec
+from schemas.events import Event
+from schemas.headers import event_headers
+
+CHANNEL = "orderflow_outbox"
+MAX_ERROR_CHARACTERS = 300
+
+_INSERT = """
+INSERT INTO api.outbox (event_id, aggregate_id, aggregate_version, topic, key, value, headers, created_at)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s)
+"""
+
+# At most the lowest unpublished version of an order is picked, quarantined or in flight ones
+# included: so first occurrences are in version order even when two relays run at the same time,
+# since a version is sent only after some relay saw its predecessor's delivery report.
+_PICK = """
+SELECT o.id, o.topic, o.key, o.value, o.headers
+FROM api.outbox AS o
+WHERE o.published_at IS NULL
+  AND o.quarantined_at IS NULL
+  AND o.id <> ALL(%(in_flight)s::bigint[])
+  AND NOT EXISTS (
+      SELECT FROM api.outbox AS earlier
+      WHERE earlier.aggregate_id = o.aggregate_id
+        AND earlier.aggregate_version < o.aggregate_version
+        AND earlier.published_at IS NULL
+  )
+ORDER BY o.id
+LIMIT %(limit)s
+"""
+
+_MARK = "UPDATE api.outbox SET published_at = now() WHERE id = ANY(%s::bigint[]) AND published_at IS NULL"
+
+_QUARANTINE = """
+UPDATE api.outbox SET quarantined_at = now(), attempts = attempts + 1, last_error = %s
+WHERE id = %s AND published_at IS NULL
+"""
+
+_NOTE_FAILED = """
+UPDATE api.outbox SET attempts = attempts + 1, last_error = %s
+WHERE id = ANY(%s::bigint[]) AND published_at IS NULL
+"""
+
+# Rows that wait behind a quarantined one are its order's business, not a backlog.
+_BACKLOG = """
+SELECT count(*) AS rows, coalesce(extract(epoch FROM now() - min(created_at)), 0)::float8 AS oldest_seconds,
+       (SELECT count(*) FROM api.outbox WHERE quarantined_at IS NOT NULL AND published_at IS NULL) AS quarantined
+FROM api.outbox
+WHERE published_at IS NULL
+  AND aggregate_id NOT IN (
+      SELECT aggregate_id FROM api.outbox WHERE quarantined_at IS NOT NULL AND published_at IS NULL
+  )
+"""
+
+_LIST = """
+SELECT id, event_id::text AS event_id, aggregate_id::text AS order_id, aggregate_version AS order_version, topic,
+       octet_length(value) AS bytes, created_at, quarantined_at, attempts, last_error
+FROM api.outbox
+WHERE published_at IS NULL AND (quarantined_at IS NOT NULL OR NOT %(quarantined_only)s)
+ORDER BY id
+LIMIT %(limit)s
+"""
+
+_REQUEUE = """
+UPDATE api.outbox SET quarantined_at = NULL
+WHERE quarantined_at IS NOT NULL AND published_at IS NULL
+  AND (%(event_ids)s::uuid[] IS NULL OR event_id = ANY(%(event_ids)s))
+RETURNING event_id::text
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What the relay needs of an outbox row; `headers` as stored, name and text."""
+
+    id: int
+    topic: str
+    key: bytes
+    value: bytes
+    headers: list[tuple[str, str]]
+
+    def wire_headers(self) -> list[tuple[str, bytes]]:
+        """Return the headers as Kafka takes them."""
+        return [(name, value.encode()) for name, value in self.headers]
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """How much waits for the relay: rows, the age of the oldest in seconds, and rows in quarantine (not in `rows`)."""
+
+    rows: int
+    oldest_seconds: float
+    quarantined: int
+
+
+def add(connection: Connection, event: Event, *, topic: str, now: datetime, traceparent: str | None) -> None:
+    """Write the event's row in the caller's transaction.
+
+    It is encoded here, so that a schema error fails the request that caused it: raises `schemas.errors.EncodeError`.
+    """
+    headers = [(name, value.decode()) for name, value in event_headers(event, traceparent)]
+    connection.execute(
+        _INSERT,
+        (
+            event.event_id,
+            event.order_id,
+            event.order_version,
+            topic,
+            str(event.order_id).encode(),
+            codec.encode(event),
+            Jsonb(headers),
+            now,
+        ),
+    )
+
+
+def pick(connection: Connection, *, in_flight: Sequence[int], limit: int) -> list[Row]:
+    """Return rows to send, oldest first: of each order at most its lowest unpublished version."""
+    with connection.cursor(binary=True, row_factory=class_row(Row)) as cursor:
+        return cursor.execute(_PICK, {"in_flight": list(in_flight), "limit": limit}).fetchall()
+
+
+def mark_published(connection: Connection, ids: Sequence[int]) -> None:
+    """Mark rows whose delivery reports have no error."""
+    connection.execute(_MARK, (list(ids),))
+
+
+def quarantine(connection: Connection, row_id: int, error: str) -> None:
+    """Take a row that Kafka refuses for itself out of the way; the rows of its order wait behind it."""
+    connection.execute(_QUARANTINE, (error[:MAX_ERROR_CHARACTERS], row_id))
+
+
+def note_failed(connection: Connection, ids: Sequence[int], error: str) -> None:
+    """Note an attempt that failed for a reason outside the rows; they stay unpublished."""
+    connection.execute(_NOTE_FAILED, (error[:MAX_ERROR_CHARACTERS], list(ids)))
+
+
+def backlog(connection: Connection) -> Backlog:
+    """Count what waits."""
+    with connection.cursor(row_factory=class_row(Backlog)) as cursor:
+        found = cursor.execute(_BACKLOG).fetchone()
+    assert found is not None  # noqa: S101 - an aggregate always has one row
+    return found
+
+
+def unpublished(connection: Connection, *, quarantined_only: bool, limit: int) -> list[dict[str, Any]]:
+    """Return unpublished rows for a person to look at, without their values."""
+    with connection.cursor(row_factory=dict_row) as cursor:
+        return cursor.execute(_LIST, {"quarantined_only": quarantined_only, "limit": limit}).fetchall()
+
+
+def requeue(connection: Connection, event_ids: Sequence[UUID] | None) -> list[str]:
+    """Give quarantined rows back to the relay, all of them for None; return the ids of their events."""
+    ids = None if event_ids is None else list(event_ids)
+    requeued = [row[0] for row in connection.execute(_REQUEUE, {"event_ids": ids}).fetchall()]
+    if requeued:
+        ring(connection)
+    return requeued
+
+
+def ring(connection: Connection) -> None:
+    """Wake the relay when the caller's transaction commits."""
+    connection.execute(f"NOTIFY {CHANNEL}")
