@@ -8,7 +8,10 @@ import contextlib
 import itertools
 import os
 import secrets
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import psycopg
@@ -17,9 +20,12 @@ import redis
 from confluent_kafka.admin import AdminClient
 from psycopg import sql
 
+from consumers.runtime.claims import Claims, connect
 from orderflow.core.errors import OrderflowError
-from orderflow.core.settings import Settings, load
-from orderflow.ops.stack.redis import DATABASES
+from orderflow.core.settings import RedisSettings, Settings, load
+from orderflow.ops.stack.layout import free_ports
+from orderflow.ops.stack.process import Command
+from orderflow.ops.stack.redis import DATABASES, Redis
 from orderflow.ops.stack.stack import LocalStack
 
 JOINED = pytest.StashKey[str | None]()
@@ -96,3 +102,49 @@ def settings(stack: LocalStack, database: str, redis_url: str, source_topic: str
         "ORDERFLOW_STATE_DIR": str(tmp_path),
     }
     return load(environ, env_file=tmp_path / "no-env-file")
+
+
+class DebianRedis(Redis):
+    """The same server settings, run by the `redis-server` on PATH."""
+
+    def prepare(self) -> Command:
+        command = super().prepare()
+        return replace(command, argv=["redis-server", *command.argv[1:]])
+
+
+@pytest.fixture(scope="session", params=["valkey", "redis-server"])
+def _redis_of_our_own(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Redis]:
+    if request.param == "redis-server" and shutil.which("redis-server") is None:
+        message = "redis-server is not on PATH (Debian: apt-get install redis-server)"
+        pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
+    kind = Redis if request.param == "valkey" else DebianRedis
+    server = kind(tmp_path_factory.mktemp(request.param), free_ports(1)[0])
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def redis_server(_redis_of_our_own: Redis) -> Iterator[Redis]:
+    """An empty Redis outside the stack that a test may pause, restart and configure: Valkey, then Debian's Redis."""
+    with redis.Redis.from_url(_redis_of_our_own.url) as client:
+        client.flushall()
+        yield _redis_of_our_own
+        _redis_of_our_own.start()
+        client.config_set("maxmemory", 0)
+        client.config_set("maxmemory-policy", "noeviction")
+
+
+@pytest.fixture
+def open_claims(redis_server: Redis) -> Iterator[Callable[..., Claims]]:
+    """Make the claims of one more worker: `open_claims(lease_seconds=30.0, ttl=..., group="email")`."""
+    with contextlib.ExitStack() as clients:
+
+        def make(group: str = "email", *, lease_seconds: float = 30.0, ttl: timedelta = timedelta(hours=72)) -> Claims:
+            client = connect(RedisSettings.model_validate({"url": redis_server.url}))
+            clients.callback(client.close)
+            claims = Claims(client, group, lease_seconds=lease_seconds, ttl=ttl)
+            claims.load()
+            return claims
+
+        yield make
