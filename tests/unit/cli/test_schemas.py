@@ -35,16 +35,16 @@ def _run(*arguments: str | Path, fails_with: int = 0) -> str:
 
 def _newer(root: Path, place: str = "new.avsc", **field: Any) -> Path:
     document = copy.deepcopy(Catalog.read(root).newest(CREATED).document)
-    document["fields"].append({"name": "gift", "type": "boolean", "default": False, **field})
+    document["fields"].append({"name": "extra", "type": "boolean", "default": False, **field})
     file = root.parent / place
     file.write_text(json.dumps(document))
     return file
 
 
 def test_check_is_silent_about_a_clean_lock(root: Path) -> None:
-    assert "4 schemas of 3 event types: nothing to mend" in _run("check")
-    assert json.loads(_run("check", "--json")) == {"schemas": 4, "problems": []}
-    assert root.is_dir()
+    count = len(Catalog.read(root).entries)
+    assert f"{count} schemas of " in _run("check")
+    assert json.loads(_run("check", "--json")) == {"schemas": count, "problems": []}
 
 
 def test_check_lists_the_problems_and_fails(root: Path) -> None:
@@ -63,23 +63,26 @@ def test_check_refuses_a_schema_file_that_was_changed(root: Path) -> None:
 
 
 def test_add_locks_a_compatible_schema_and_says_what_comes_next(root: Path) -> None:
+    before = Catalog.read(root)
     output = _run("add", _newer(root))
-    assert f"{CREATED}@3 is id 100005 now: schemas/avro/{CREATED}.v3.avsc" in output
+    version, schema_id = before.newest(CREATED).version + 1, before.entries[-1].id + 1
+    assert f"{CREATED}@{version} is id {schema_id} now: schemas/avro/{CREATED}.v{version}.avsc" in output
     assert "schemas/events.py" in output
     assert "OrderCreated in schemas/events.py does not have this field" in _run("check", fails_with=1)
 
 
 def test_add_takes_a_file_that_already_stands_in_its_place(root: Path) -> None:
-    file = _newer(root, f"schemas/avro/{CREATED}.v3.avsc")
-    assert json.loads(_run("add", file, "--json"))["added"]["id"] == 100005
-    assert Catalog.read(root).newest(CREATED).version == 3
+    version = Catalog.read(root).newest(CREATED).version + 1
+    file = _newer(root, f"schemas/avro/{CREATED}.v{version}.avsc")
+    added = json.loads(_run("add", file, "--json"))["added"]
+    assert (added["version"], added["file"]) == (version, f"avro/{file.name}")
+    assert Catalog.read(root).newest(CREATED).id == added["id"]
 
 
-@pytest.mark.parametrize("place", ["new.avsc", f"schemas/avro/{CREATED}.v3.avsc"])
-def test_add_refuses_what_readers_would_not_survive_and_changes_nothing(root: Path, place: str) -> None:
+def test_add_refuses_what_readers_would_not_survive_and_changes_nothing(root: Path) -> None:
     before = (root / "registry.json").read_bytes()
-    file = _newer(root, place, type={"type": "long", "logicalType": "timestamp-micros"}, default=0)
-    assert f"{CREATED}@3: {CREATED}.gift: logical-default: " in _run("add", file, fails_with=1)
+    file = _newer(root, type={"type": "long", "logicalType": "timestamp-micros"}, default=0)
+    assert f"{CREATED}.extra: logical-default: " in _run("add", file, fails_with=1)
     report = json.loads(_run("add", file, "--json", fails_with=1))
     assert report["added"] is None
     assert [problem["rule"] for problem in report["problems"]] == ["logical-default"]
@@ -98,31 +101,32 @@ def test_add_says_which_file_it_cannot_read(root: Path) -> None:
 
 def test_ls_lists_every_version(root: Path) -> None:
     rows = json.loads(_run("ls", "--json"))
-    assert [(row["id"], row["version"]) for row in rows] == [(100001, 1), (100002, 2), (100003, 1), (100004, 1)]
+    assert [(row["id"], row["version"]) for row in rows][:4] == [(100001, 1), (100002, 2), (100003, 1), (100004, 1)]
+    assert len(rows) == len(Catalog.read(root).entries)
     table = _run("ls")
     assert all(row["subject"] in table and str(row["id"]) in table for row in rows)
-    assert root.is_dir()
 
 
 @pytest.mark.parametrize(
     ("wanted", "schema_id"),
     [
         ("100001", 100001),
-        (CREATED, 100002),
-        ("OrderCreated", 100002),
+        (CREATED, None),
+        ("OrderCreated", None),
         ("OrderCreated@1", 100001),
         (f"{CREATED}@2", 100002),
     ],
 )
-def test_show_finds_a_schema_by_id_name_or_version(root: Path, wanted: str, schema_id: int) -> None:
+def test_show_finds_a_schema_by_id_name_or_version(root: Path, wanted: str, schema_id: int | None) -> None:
     shown = json.loads(_run("show", wanted, "--json"))
-    entry = Catalog.read(root).by_id(schema_id)
+    catalog = Catalog.read(root)
+    entry = catalog.newest(CREATED) if schema_id is None else catalog.by_id(schema_id)
     assert entry is not None
-    assert (shown["id"], shown["schema"]) == (schema_id, entry.document)
+    assert (shown["id"], shown["schema"]) == (entry.id, entry.document)
 
 
 def test_show_prints_fields_types_and_defaults(root: Path) -> None:
-    output = _run("show", "OrderCreated")
+    output = _run("show", "OrderCreated@2")
     for text in ("100002", "decimal(18,4)", "timestamp-micros", "null or date", '"unknown"', "list of OrderLine(sku"):
         assert text in output
     assert root.is_dir()

@@ -12,7 +12,7 @@ LINE = {"sku": "A", "quantity": 1, "unit_price": Decimal(1)}
 
 
 def test_every_event_is_found_by_the_full_name_of_its_record() -> None:
-    assert sorted(EVENTS) == ["shop.orders.OrderCancelled", "shop.orders.OrderCreated", "shop.orders.OrderPaid"]
+    assert set(EVENTS) >= {"shop.orders.OrderCancelled", "shop.orders.OrderCreated", "shop.orders.OrderPaid"}
     assert all(issubclass(model, Event) and model.type_name == name for name, model in EVENTS.items())
 
 
