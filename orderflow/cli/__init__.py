@@ -5,7 +5,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from orderflow.cli import audit, customers, db, groups, keys, outbox, schemas, stock, topics
+from orderflow.cli import audit, customers, db, groups, keys, mail, outbox, schemas, stack, stock, topics
 from orderflow.cli.api import api
 from orderflow.cli.config import config
 from orderflow.cli.failures import INTERRUPTED, sentence
@@ -21,6 +21,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+app.add_typer(stack.app)
+app.add_typer(mail.app)
 app.add_typer(schemas.app)
 app.add_typer(db.app)
 app.add_typer(topics.app)

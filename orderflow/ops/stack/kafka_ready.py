@@ -1,12 +1,11 @@
 """Whether Kafka is ready, by what it answers: an open port only means that the socket is there."""
 
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
-
-from orderflow.core import clock
 
 _ASK_SECONDS = 2.0
 # Ids that Kafka's hash (Java's String.hashCode modulo 4) spreads over all four partitions of
@@ -31,17 +30,29 @@ def coordinators_answer(bootstrap_servers: str) -> str | None:
 
     Asking creates `__consumer_offsets` and `__transaction_state` on a new cluster.
     """
-    deadline = clock.monotonic() + _ASK_SECONDS
+    with ThreadPoolExecutor(len(_IDS) + 1) as pool:
+        asked = [pool.submit(_groups_answer, bootstrap_servers)]
+        asked += [pool.submit(_transactions_answer, bootstrap_servers, name) for name in _IDS]
+        return "coordinators" if all(future.result() for future in asked) else None
+
+
+def _groups_answer(bootstrap_servers: str) -> bool:
+    admin = AdminClient(_client(bootstrap_servers))
     try:
-        admin = AdminClient(_client(bootstrap_servers))
         for future in admin.describe_consumer_groups(list(_IDS), request_timeout=_ASK_SECONDS).values():
             future.result(_ASK_SECONDS)
-        for name in _IDS:
-            producer = Producer(_client(bootstrap_servers) | {"transactional.id": name})
-            producer.init_transactions(max(0.1, deadline - clock.monotonic()))
     except (KafkaException, TimeoutError):
-        return None
-    return "coordinators"
+        return False
+    return True
+
+
+def _transactions_answer(bootstrap_servers: str, transactional_id: str) -> bool:
+    producer = Producer(_client(bootstrap_servers) | {"transactional.id": transactional_id})
+    try:
+        producer.init_transactions(_ASK_SECONDS)
+    except KafkaException:
+        return False
+    return True
 
 
 def _client(bootstrap_servers: str) -> dict[str, Any]:

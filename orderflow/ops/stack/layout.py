@@ -58,16 +58,6 @@ class Ports:
             smtp=next(taken),
         )
 
-    def named(self) -> list[tuple[str, str, int]]:
-        """Return (what, the option that moves it, port) for each."""
-        return [
-            *(("Kafka", "--kafka-port", port) for port in self.kafka),
-            *(("Kafka's controller", "--kafka-port", port) for port in self.controllers),
-            ("Redis", "--redis-port", self.redis),
-            ("PostgreSQL", "--postgres-port", self.postgres),
-            ("SMTP", "--smtp-port", self.smtp),
-        ]
-
 
 @dataclass(frozen=True)
 class Options:
@@ -93,6 +83,31 @@ class Layout:
     cluster_id: str = field(default_factory=_secret)
     password: str = field(default_factory=_secret, repr=False)
 
+    @classmethod
+    def for_people(
+        cls,
+        was: Self | None,
+        *,
+        brokers: int | None = None,
+        kafka: int | None = None,
+        redis: int | None = None,
+        postgres: int | None = None,
+        smtp: int | None = None,
+    ) -> Self:
+        """Return what `orderflow stack up` starts: what is asked for, else as `was` last time, else the fixed ports."""
+        count = brokers or (was.options.brokers if was else 1)
+        last = was.ports if was else Ports.fixed()
+        # A list of another length, or from another first port, is laid out anew.
+        first = kafka or last.kafka[0]
+        fixed = Ports.fixed(
+            kafka=first,
+            redis=redis or last.redis,
+            postgres=postgres or last.postgres,
+            smtp=smtp or last.smtp,
+            brokers=count,
+        )
+        return cls(fixed, Options(brokers=count))
+
     def save(self, state_dir: Path) -> None:
         """Write it, readable by the owner alone: it has PostgreSQL's password."""
         write_json(state_dir / "stack.json", asdict(self))
@@ -105,10 +120,9 @@ class Layout:
             saved = read_json(path)
             if saved is None:
                 return None
-            ports = {
-                name: tuple(value) if isinstance(value, list) else value for name, value in saved.pop("ports").items()
-            }
-            return cls(ports=Ports(**ports), options=Options(**saved.pop("options")), **saved)
+            ports = saved.pop("ports")
+            kafka, controllers = tuple(ports.pop("kafka")), tuple(ports.pop("controllers"))
+            return cls(Ports(kafka, controllers, **ports), Options(**saved.pop("options")), **saved)
         except (ValueError, TypeError, KeyError):
             message = f"{path} cannot be understood; `orderflow stack down --wipe` clears it away"
             raise Misconfigured(message) from None

@@ -16,6 +16,8 @@ _ASK_SECONDS = 2.0
 class MailSink(Part):
     """An SMTP server that keeps every mail and delivers none."""
 
+    port_option = "--smtp-port"
+
     def __init__(self, folder: Path, port: int) -> None:
         super().__init__("mail sink", folder, port)
         self._inbox = Inbox(folder)

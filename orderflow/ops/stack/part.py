@@ -1,11 +1,13 @@
 """What every part of the stack has in common: start and be ready, stop, kill, pause, resume."""
 
 import os
+import shutil
 import signal
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
+from typing import ClassVar
 
 from orderflow.core import clock
 from orderflow.ops.stack.process import Command, Daemon
@@ -25,11 +27,19 @@ def plain_environment(**more: str) -> dict[str, str]:
 class Part(ABC):
     """One server on a loopback port with its own folder; starting it again finds its data again."""
 
-    def __init__(self, name: str, folder: Path, port: int, stop_signal: signal.Signals = signal.SIGTERM) -> None:
+    port_option: ClassVar[str]
+    """The option of `orderflow stack up` that moves its port."""
+
+    def __init__(self, name: str, folder: Path, *ports: int, stop_signal: signal.Signals = signal.SIGTERM) -> None:
         self.name = name
         self.folder = folder
-        self.port = port
+        self.ports = ports
         self.daemon = Daemon(name, folder, stop_signal)
+
+    @property
+    def port(self) -> int:
+        """The port that clients use."""
+        return self.ports[0]
 
     @abstractmethod
     def prepare(self) -> Command:
@@ -37,7 +47,7 @@ class Part(ABC):
 
     @abstractmethod
     def answer(self) -> str | None:
-        """Ask it a real question: return what it says of itself (`PostgreSQL 18.6`), or None while there is no answer."""
+        """Ask it a real question: return what it says of itself (`PostgreSQL 18.6`), or None for no answer."""
 
     def start(self, ready_seconds: float = READY_SECONDS) -> None:
         """Start it unless it runs, and wait for a real answer. Raises `PartFailed`."""
@@ -65,8 +75,9 @@ class Part(ABC):
         """SIGCONT after `pause`."""
         self.daemon.resume()
 
-    def clean_up(self) -> None:
-        """Remove what it keeps outside its folder, after it was stopped for good."""
+    def wipe(self) -> None:
+        """Remove everything that it stored, after it was stopped."""
+        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def wait_for_answer(daemon: Daemon, answer: Callable[[], str | None], seconds: float) -> None:

@@ -23,6 +23,8 @@ class Postgres(Part):
     PostgreSQL refuses to run as root: there it runs as an unprivileged user, in a folder that this user can reach.
     """
 
+    port_option = "--postgres-port"
+
     def __init__(self, folder: Path, port: int, password: str, *, durable: bool = True) -> None:
         # SIGTERM would wait for every client to leave; SIGINT ends their sessions and stops cleanly.
         super().__init__("PostgreSQL", folder, port, stop_signal=signal.SIGINT)
@@ -76,9 +78,10 @@ class Postgres(Part):
             return None
         return f"PostgreSQL {row[0]}" if row else None
 
-    def clean_up(self) -> None:
-        """Remove its folder where that lies outside the state folder."""
+    def wipe(self) -> None:
+        """Remove what it stored, also where that lies outside the state folder."""
         Home.remove(self.folder)
+        super().wipe()
 
     def _init(self, home: Home, binaries: Path, data: Path) -> None:
         # Renamed when it is whole, so that an interrupted start leaves nothing that looks like a database.

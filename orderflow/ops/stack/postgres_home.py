@@ -143,6 +143,7 @@ def _sweep() -> None:
 
 def _served(data: Path) -> bool:
     try:
-        return psutil.pid_exists(int((data / "postmaster.pid").read_text(encoding="utf-8").splitlines()[0]))
+        pid = int((data / "postmaster.pid").read_text(encoding="utf-8").splitlines()[0])
+        return bool(psutil.pid_exists(pid))
     except (OSError, ValueError, IndexError):
         return False

@@ -18,6 +18,7 @@ import psutil
 
 from orderflow.core.errors import OrderflowError
 
+RECORD = "process.json"
 # Start times are derived from the boot time, which moves when the machine's clock is set.
 START_TIME_TOLERANCE_SECONDS = 2.0
 
@@ -43,7 +44,7 @@ class Daemon:
     def __init__(self, name: str, folder: Path, stop_signal: signal.Signals = signal.SIGTERM) -> None:
         self.name = name
         self.log = folder / "log"
-        self._record = folder / "process.json"
+        self._record = folder / RECORD
         self._stop_signal = stop_signal
         self._child: subprocess.Popen[bytes] | None = None
 
@@ -68,9 +69,9 @@ class Daemon:
             except OSError as error:
                 message = f"{self.name} cannot be run: {error.strerror or error} ({command.argv[0]})"
                 raise PartFailed(message) from None
-        with contextlib.suppress(psutil.NoSuchProcess):
-            started = psutil.Process(self._child.pid).create_time()
-            write_json(self._record, {"pid": self._child.pid, "started": started, "log_offset": offset})
+        # Our child stays known, as a zombie at least, until we wait for it.
+        started = psutil.Process(self._child.pid).create_time()
+        write_json(self._record, {"pid": self._child.pid, "started": started, "log_offset": offset})
 
     @property
     def process(self) -> psutil.Process | None:
@@ -171,6 +172,12 @@ def live_process(pid: int, started: float) -> psutil.Process | None:
         return process if same and process.status() != psutil.STATUS_ZOMBIE else None
     except psutil.NoSuchProcess:
         return None
+
+
+def kill_recorded(folder: Path) -> None:
+    """SIGKILL every process recorded under `folder`, whatever part it is, and its children."""
+    for record in folder.rglob(RECORD):
+        Daemon(record.parent.name, record.parent).kill()
 
 
 def run_to_end(command: Command) -> str:

@@ -18,6 +18,8 @@ DATABASES = 4_096
 class Redis(Part):
     """The Redis of the stack."""
 
+    port_option = "--redis-port"
+
     def __init__(self, folder: Path, port: int) -> None:
         super().__init__("Redis", folder, port)
 

@@ -3,7 +3,6 @@
 import contextlib
 import fcntl
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -13,11 +12,13 @@ from typing import Literal, Self
 
 from orderflow.core.errors import Misconfigured, Refused
 from orderflow.ops.stack.kafka import Kafka
-from orderflow.ops.stack.kafka_jars import Progress, ensure_jars
+from orderflow.ops.stack.kafka_archive import ensure_archive
+from orderflow.ops.stack.kafka_jars import ensure_jars
 from orderflow.ops.stack.layout import Layout, Options, Ports, is_free, owner_of
 from orderflow.ops.stack.mail import MailSink
 from orderflow.ops.stack.part import Part
 from orderflow.ops.stack.postgres import Postgres
+from orderflow.ops.stack.progress import Reporter
 from orderflow.ops.stack.redis import Redis
 from orderflow.ops.stack.watchdog import Watchdog
 
@@ -44,7 +45,7 @@ class LocalStack:
     parts of that for a stack that outlives its starter.
     """
 
-    def __init__(self, state_dir: Path, layout: Layout | None = None, progress: Progress | None = None) -> None:
+    def __init__(self, state_dir: Path, layout: Layout | None = None, progress: Reporter | None = None) -> None:
         self.state_dir = state_dir.absolute()
         self.layout = layout or Layout(Ports.free())
         self._progress = progress
@@ -53,7 +54,7 @@ class LocalStack:
         self._make_parts()
 
     @classmethod
-    def temporary(cls, state_dir: Path, options: Options | None = None, progress: Progress | None = None) -> Self:
+    def temporary(cls, state_dir: Path, options: Options | None = None, progress: Reporter | None = None) -> Self:
         """Return one for tests and the demo: free ports, quick groups, PostgreSQL without fsync."""
         chosen = options or Options(quick_groups=True, durable=False)
         return cls(state_dir, Layout(Ports.free(chosen.brokers), chosen), progress)
@@ -101,6 +102,7 @@ class LocalStack:
             asleep = [part for part in self.parts if not part.daemon.running]
             self._check_ports(asleep)
             ensure_jars(progress=self._progress)
+            ensure_archive(self._progress)
             self.layout.save(self.state_dir)
             if self._watchdog is not None:
                 self._watchdog.watch()
@@ -128,6 +130,7 @@ class LocalStack:
             return list(pool.map(_status, self.parts))
 
     def __enter__(self) -> Self:
+        """Start everything, unless the stack was joined."""
         if not self._joined:
             self._watchdog = Watchdog(self.state_dir)
             try:
@@ -140,6 +143,7 @@ class LocalStack:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        """Stop everything and remove what it stored, unless the stack was joined."""
         if not self._joined:
             self.down(wipe=True)
             if self._watchdog is not None:
@@ -156,37 +160,34 @@ class LocalStack:
 
     def _keep_what_was(self) -> None:
         """Take over the identity of the data that is there, and refuse what does not go with it."""
-        was = Layout.load(self.state_dir)
+        was, asked = Layout.load(self.state_dir), self.layout
         if was is None:
             return
-        asked = self.layout
         if was.options.brokers != asked.options.brokers:
             message = (
                 f"the data in {self.state_dir} is of {was.options.brokers} broker(s), not {asked.options.brokers}; "
                 "`orderflow stack down --wipe` removes it"
             )
             raise Refused(message)
-        if was.ports != asked.ports and any(part.daemon.running for part in self.parts):
+        runs = any(part.daemon.running for part in self.parts)
+        if runs and was.ports != asked.ports:
             message = f"the stack in {self.state_dir} runs on other ports; `orderflow stack down` it first"
             raise Refused(message)
-        self.layout = Layout(asked.ports, asked.options, was.cluster_id, was.password)
+        self.layout = Layout(asked.ports, was.options if runs else asked.options, was.cluster_id, was.password)
         self._make_parts()
 
-    def _check_ports(self, asleep: list[Part]) -> None:
+    @staticmethod
+    def _check_ports(asleep: list[Part]) -> None:
         """Raise `Misconfigured` for a port that somebody else listens on."""
-        ours = {part.name for part in asleep}
-        brokers_sleep = any(broker in asleep for broker in self.kafka.brokers)
-        for what, option, port in self.layout.ports.named():
-            starts = brokers_sleep if what.startswith("Kafka") else {"SMTP": "mail sink"}.get(what, what) in ours
-            if starts and not is_free(port) and not self._is_ours(port):
-                owner = owner_of(port) or "another process"
-                message = f"port {port} for {what} is taken by {owner}; end that, or choose another port with {option}"
-                raise Misconfigured(message)
-
-    def _is_ours(self, port: int) -> bool:
-        ports = self.layout.ports
-        pairs = zip(self.kafka.brokers, ports.kafka, ports.controllers, strict=True)
-        return any(broker.daemon.running and port in mine for broker, *mine in pairs)
+        for part in asleep:
+            for port in part.ports:
+                if not is_free(port):
+                    owner = owner_of(port) or "another process"
+                    message = (
+                        f"port {port} for {part.name} is taken by {owner}; "
+                        f"end that, or choose another port with {part.port_option}"
+                    )
+                    raise Misconfigured(message)
 
     def _start_all(self) -> None:
         starts: list[Callable[[], None]] = [self.kafka.start, self.redis.start, self.postgres.start, self.mail.start]
@@ -205,8 +206,7 @@ class LocalStack:
 
     def _wipe(self) -> None:
         for part in self.parts:
-            part.clean_up()
-            shutil.rmtree(part.folder, ignore_errors=True)
+            part.wipe()
         for name in ("stack.json", "lock"):
             (self.state_dir / name).unlink(missing_ok=True)
         # Logs of roles may be there too; the folder itself goes only when it is empty.

@@ -1,0 +1,83 @@
+"""`orderflow mail`: what the local mail sink received."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orderflow.cli.output import Json, print_json, print_table
+
+if TYPE_CHECKING:
+    from orderflow.ops.stack.inbox import Inbox
+
+app = typer.Typer(name="mail", help="The mails that the local mail sink received.", no_args_is_help=True)
+
+
+@app.command()
+def ls(
+    to: Annotated[str | None, typer.Option("--to", help="Only mails to this address.")] = None,
+    *,
+    refused: Annotated[bool, typer.Option("--refused", help="The recipients that were refused, instead.")] = False,
+    as_json: Json = False,
+) -> None:
+    """List mails in the order of arrival."""
+    from dataclasses import asdict
+
+    inbox = _inbox()
+    if refused:
+        refusals = [item for item in inbox.refusals() if to is None or item.recipient == to.lower()]
+        if as_json:
+            print_json([asdict(item) for item in refusals])
+        else:
+            rows = [(item.at.isoformat(timespec="seconds"), item.code, item.recipient) for item in refusals]
+            print_table(("at", "code", "recipient"), rows)
+        return
+    mails = [mail for mail in inbox.mails() if to is None or to.lower() in map(str.lower, mail.recipients)]
+    if as_json:
+        print_json([asdict(mail) for mail in mails])
+        return
+    print_table(
+        ("number", "received", "to", "subject", "message id"),
+        [
+            (
+                mail.number,
+                mail.received_at.isoformat(timespec="seconds"),
+                ", ".join(mail.recipients),
+                mail.subject,
+                mail.message_id,
+            )
+            for mail in mails
+        ],
+    )
+
+
+@app.command()
+def show(
+    name: Annotated[str, typer.Argument(help="Its number in `mail ls`, or its Message-ID.")], *, as_json: Json = False
+) -> None:
+    """Show one mail; exit 4 when there is none."""
+    from dataclasses import asdict
+
+    mail = _inbox().find(name)
+    if as_json:
+        print_json(asdict(mail))
+        return
+    print_table(
+        ("", ""),
+        [
+            ("number", mail.number),
+            ("received", mail.received_at.isoformat(timespec="seconds")),
+            ("from", mail.sender),
+            ("to", ", ".join(mail.recipients)),
+            ("message id", mail.message_id),
+            ("subject", mail.subject),
+        ],
+    )
+    typer.echo(f"\n{mail.text}")
+
+
+def _inbox() -> "Inbox":
+    from orderflow.core import settings
+    from orderflow.ops.stack.inbox import Inbox
+
+    return Inbox(settings.load(env_file=Path()).state_dir / "mail")
