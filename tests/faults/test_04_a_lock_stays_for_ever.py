@@ -1,5 +1,6 @@
 """Crash between "set" and "expire" leaves a lock for ever."""
 
+import itertools
 import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -54,21 +55,21 @@ def test_every_transition_sets_the_key_s_end(open_claims: Callable[..., Claims],
         assert seen == 9
 
 
+def claim_for_ever(claims: Claims) -> None:
+    for number in itertools.count():
+        events = [f"{number}-{i}" for i in range(50)]
+        claims.claim([ClaimRequest(event, event, b"12345678", (0, 0), alone=False) for event in events])
+        claims.complete([(event, event) for event in events[:25]])
+
+
 def test_a_server_killed_among_claims_comes_back_without_an_endless_key(
     open_claims: Callable[..., Claims], redis_server: Redis
 ) -> None:
     claims = open_claims(ttl=TTL)
     timer = threading.Timer(0.3, redis_server.kill)
     timer.start()
-    number = 0
     with pytest.raises(ClaimsDown):
-        while True:
-            number += 1
-            requests = [
-                ClaimRequest(f"{number}-{i}", f"{number}-{i}", b"12345678", (0, 0), alone=False) for i in range(50)
-            ]
-            claims.claim(requests)
-            claims.complete([(request.event_id, request.token) for request in requests[:25]])
+        claim_for_ever(claims)
     timer.join()
     redis_server.start()
     with redis.Redis.from_url(redis_server.url) as client:

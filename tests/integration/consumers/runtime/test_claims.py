@@ -5,6 +5,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from typing import Any, cast
 
 import pytest
 import redis
@@ -52,8 +53,8 @@ def end_the_lease(client: redis.Redis) -> None:
     client.hset(KEY, "exp", 1)
 
 
-def state(client: redis.Redis) -> dict[str, str]:
-    return {name.decode(): value.decode("latin-1") for name, value in client.hgetall(KEY).items()}
+def state(client: redis.Redis) -> dict[str, bytes]:
+    return {str(name, "ascii"): value for name, value in cast("dict[bytes, bytes]", client.hgetall(KEY)).items()}
 
 
 def test_a_first_claim_owns(claims: Claims) -> None:
@@ -97,7 +98,7 @@ def test_the_same_id_with_other_bytes_is_a_mismatch_in_every_state(claims: Claim
     claim(claims, "c", (0, 1))
     claims.complete([("event", "c")])
     assert claim(claims, "b", value=other).answer is Answer.MISMATCH
-    assert state(client)["st"] == "C"
+    assert state(client)["st"] == b"C"
 
 
 @pytest.mark.parametrize("call", ["start", "complete", "renew", "release"])
@@ -246,7 +247,7 @@ def test_a_repeated_complete_says_yes_again(claims: Claims, client: redis.Redis)
     claim(claims, "a")
     assert claims.complete([("event", "a"), ("event", "a")]) == [True, True]
     assert claims.renew([("event", "a")]) == [True]  # a renewal that was under way beside it
-    assert state(client)["st"] == "C"
+    assert state(client)["st"] == b"C"
     assert claim(claims, "a").answer is Answer.DONE
 
 
@@ -297,7 +298,7 @@ def test_scripts_that_the_server_forgot_are_loaded_again(claims: Claims, client:
 
 
 def test_scripts_forgotten_in_the_middle_of_a_call_repeat_only_what_was_not_applied(
-    claims: Claims, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+    claims: Claims, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     claims.claim([ClaimRequest(f"e{i}", "t", BYTES, (0, 0), alone=False) for i in range(10)])
     make = claims._redis.pipeline
@@ -308,7 +309,7 @@ def test_scripts_forgotten_in_the_middle_of_a_call_repeat_only_what_was_not_appl
         execute, queue = pipeline.execute, pipeline.evalsha
         calls = 0
 
-        def evalsha(*arguments: str) -> None:
+        def evalsha(*arguments: Any) -> None:
             nonlocal calls
             if calls == 5:
                 pipeline.script_flush()
@@ -410,9 +411,7 @@ def test_a_server_that_does_not_answer_is_named_with_its_setting_and_without_its
     assert "secret" not in str(refusal.value)
 
 
-def test_a_new_idempotency_epoch_forgets_what_was_done(
-    open_claims: Callable[..., Claims], client: redis.Redis
-) -> None:
+def test_a_new_idempotency_epoch_forgets_what_was_done(open_claims: Callable[..., Claims], client: redis.Redis) -> None:
     old = open_claims()
     claim(old, "a")
     old.complete([("event", "a")])
