@@ -1,0 +1,99 @@
+"""Puts a worker together from the settings and a group, and runs it."""
+
+from contextlib import nullcontext
+from typing import Any
+
+from consumers.runtime import claims as redis_claims
+from consumers.runtime.admission import Admission
+from consumers.runtime.brokerclock import BrokerClock
+from consumers.runtime.claims import Claims
+from consumers.runtime.executor import Executor
+from consumers.runtime.group import ConsumerGroup
+from consumers.runtime.handling import Handling
+from consumers.runtime.inflight import InFlight
+from consumers.runtime.intake import Intake
+from consumers.runtime.lanes import Lanes
+from consumers.runtime.measures import Measures
+from consumers.runtime.offsets import OffsetLedger
+from consumers.runtime.reading import Reader
+from consumers.runtime.record import Record
+from consumers.runtime.settlement import Settlement
+from consumers.runtime.worker import Pace, Worker
+from orderflow.core import kafka, log
+from orderflow.core.errors import Misconfigured
+from orderflow.core.kafka import Publisher
+from orderflow.core.lifecycle import Stop
+from orderflow.core.metrics import Metrics
+from orderflow.core.settings import Settings
+from orderflow.core.topics import GroupTopics
+from retry.router import Copy, Router
+from schemas.catalog import Catalog
+
+_log = log.get(__name__)
+
+
+def run_group(group: ConsumerGroup, settings: Settings, stop: Stop, metrics: Metrics | None = None) -> None:
+    """Run one worker of a group until `stop`; returns when everything is finished or released, and committed.
+
+    Raises `Misconfigured` when the group has no handlers, or Redis or a dependency of its handlers is
+    not there; `HandlerHung` when a handler never came back.
+    """
+    if not group.types:
+        raise Misconfigured(f"group {group.name} has no handlers: add @group.on(...) or @group.on_batch(...)")
+    claims = Claims(
+        redis_claims.connect(settings.redis),
+        group.name,
+        lease_seconds=settings.worker.lease_seconds,
+        ttl=settings.worker.claim_ttl,
+    )
+    claims.load()
+    with group.setup(settings) if group.setup else nullcontext() as dependencies:
+        worker, measures = assemble(group, settings, claims, dependencies, metrics or Metrics())
+        _log.info("worker started", slots=settings.worker.slots, group_protocol=settings.kafka.group_protocol)
+        try:
+            worker.run(stop, measures.flush_if_due)
+        finally:
+            measures.flush()
+        _log.info("worker stopped")
+
+
+def assemble(
+    group: ConsumerGroup, settings: Settings, claims: Claims, dependencies: Any, metrics: Metrics
+) -> tuple[Worker, Measures]:
+    """Build the parts of a worker, each knowing only those it needs."""
+    pace = settings.worker
+    topics = GroupTopics(settings.kafka.source_topic, group.name, pace.retry_seconds)
+    ledger, in_flight, clock = OffsetLedger(), InFlight(), BrokerClock()
+    lanes = Lanes("partition", run_records=pace.batch_records) if group.batch_handler else Lanes(group.ordering)
+    handling = Handling(
+        group, dependencies, deadline_seconds=pace.deadline_seconds, idempotency_epoch=claims.idempotency_epoch
+    )
+    executor = Executor(handling, slots=pace.slots)
+    router: Router[Record] = Router(Publisher[Copy[Record]](kafka.producer_config(settings.kafka)), topics)
+    settlement = Settlement(group, pace.retry_seconds, lanes, ledger, claims, in_flight, router)
+    admission = Admission(lanes, claims, in_flight, settlement, grace_seconds=pace.unknown_schema_grace_seconds)
+    intake = Intake(
+        kafka.consumer_config(settings.kafka, topics.group_id, max_poll_seconds=pace.max_poll_seconds),
+        topics,
+        Reader(group, topics, Catalog.load(), clock),
+        ledger,
+        held_records=pace.held_records,
+        held_bytes=pace.held_bytes,
+        commit_seconds=pace.commit_seconds,
+    )
+    worker = Worker(
+        Pace(
+            slots=pace.slots,
+            batch_records=pace.batch_records,
+            deadline=pace.deadline_seconds,
+            lease=pace.lease_seconds,
+            revoke_budget=pace.revoke_budget_seconds,
+        ),
+        intake=intake,
+        lanes=lanes,
+        in_flight=in_flight,
+        executor=executor,
+        admission=admission,
+        settlement=settlement,
+    )
+    return worker, Measures(group.name, metrics, intake, lanes, in_flight, admission, settlement)

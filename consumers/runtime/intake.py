@@ -1,0 +1,217 @@
+"""The Kafka consumer: assignment epochs, what is delivered, pause and resume, revoke.
+
+One thread owns it. In confluent-kafka 2.16 a `commit()` from a second thread never returned beside a
+tight `consume` loop, so commits are made here too (`commits.py`), by the same thread.
+"""
+
+from collections.abc import Collection
+from typing import Any, Protocol
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from consumers.runtime.commits import Commits
+from consumers.runtime.offsets import OffsetLedger
+from consumers.runtime.reading import Reader
+from consumers.runtime.record import Place, Record
+from orderflow.core import clock, log
+from orderflow.core.errors import Misconfigured, OrderflowError
+from orderflow.core.topics import GroupTopics
+
+_log = log.get(__name__)
+
+# How long the consumer may ask the broker for committed offsets inside an assignment.
+_POSITIONS_TIMEOUT = 5.0
+
+
+class Rebalanced(Protocol):
+    """What the worker does when partitions come and go; called inside `Intake.read` and `Intake.close`."""
+
+    def revoking(self, places: Collection[Place]) -> None:
+        """Partitions go: finish or release what runs, within the revoke budget."""
+
+    def gone(self, places: Collection[Place]) -> None:
+        """Partitions are no longer ours: drop what waits."""
+
+
+class Intake:
+    """Reads a group's source, tiers and replay topic, and keeps each partition within its own bound.
+
+    A partition is paused only above its own bound of unresolved records or bytes, and resumed below
+    half of it: a pause purges the prefetched records and a resume costs up to a second. Raises, from
+    `read`, `Misconfigured` when a source partition has no position that somebody chose.
+    """
+
+    def __init__(
+        self,
+        config: dict[str, Any],
+        topics: GroupTopics,
+        reader: Reader,
+        ledger: OffsetLedger,
+        *,
+        held_records: int,
+        held_bytes: int,
+        commit_seconds: float,
+    ) -> None:
+        self._topics = topics
+        self._reader = reader
+        self._ledger = ledger
+        self._bounds = (held_records, held_bytes)
+        self._epoch = 0
+        self._paused: set[Place] = set()
+        self._refusal: OrderflowError | None = None
+        self.assigned_once = False
+        self.skipped: dict[str, int] = {}
+        self.rebalances: dict[str, int] = {}
+        self._incremental = config.get("group.protocol") == "consumer"
+        self._consumer = Consumer({**config, "on_commit": self._on_commit})
+        self.commits = Commits(self._consumer, ledger, every=commit_seconds)
+
+    def subscribe(self, rebalanced: Rebalanced) -> None:
+        """Join the group; `rebalanced` hears of every change, inside `read` and `close`."""
+        self._rebalanced = rebalanced
+        self._consumer.subscribe(
+            list(self._topics.subscribed), on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
+        )
+
+    def read(self, timeout: float, limit: int) -> list[Record]:
+        """Return up to `limit` records, waiting up to `timeout` seconds for the first; rebalances happen inside.
+
+        `consume(n, t)` alone would wait its whole time for n records: a lone one took 264 ms, this way 4.
+        """
+        first = self._consumer.poll(timeout)
+        messages = [] if first is None else [first]
+        if first is not None and limit > 1:
+            messages += self._consumer.consume(limit - 1, 0)
+        if self._refusal is not None:
+            raise self._refusal
+        now = clock.monotonic()
+        records = [record for message in messages if (record := self._take(message, now)) is not None]
+        self._balance({record.place for record in records})
+        return records
+
+    def close(self) -> None:
+        """Leave the group; the revoke inside it finishes, releases and commits."""
+        self._consumer.close()
+
+    def _take(self, message: Message, now: float) -> Record | None:
+        error = message.error()
+        if error is not None:
+            self._on_message_error(error, message)
+            return None
+        place = (str(message.topic()), int(message.partition() or 0))
+        epoch = self._ledger.epoch(place)
+        if epoch is None:
+            return None  # fetched before a revoke that has happened since
+        offset = int(message.offset() or 0)
+        record = self._reader.read(message, epoch, now)
+        if record is None:
+            self._ledger.pass_over(place, offset)
+            self.skipped[place[0]] = self.skipped.get(place[0], 0) + 1
+            return None
+        return record if self._ledger.deliver(place, offset, len(record.value or b"")) else None
+
+    def _on_message_error(self, error: KafkaError, message: Message) -> None:
+        topic, partition = str(message.topic()), message.partition()
+        if error.code() == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001 - the library's public name
+            if topic in self._topics.own and partition is not None:
+                # Its own pending copies: from the log's start, claims sort out what was done.
+                self._consumer.seek(TopicPartition(topic, partition, OFFSET_BEGINNING))
+                return
+            raise Misconfigured(
+                f"{self._topics.group_id} has no valid position on {topic}[{partition}] ({error.str()}): "
+                f"stop the group's workers and run `orderflow groups init {self._topics.group} --from …`"
+            )
+        if error.code() == KafkaError._FATAL or error.fatal():  # noqa: SLF001 - `fatal()` is False on _FATAL itself
+            raise OrderflowError(f"the consumer of {self._topics.group_id} failed for good: {error.str()}")
+        # _MAX_POLL_EXCEEDED comes as a message, then lost, then assign: all of it is handled elsewhere.
+        _log.warning("consumer error", error=error.name(), said=error.str(), topic=topic, partition=partition)
+
+    def _balance(self, touched: Collection[Place]) -> None:
+        records_bound, bytes_bound = self._bounds
+        over = [
+            place
+            for place in touched
+            if place not in self._paused and _exceeds(self._ledger.held(place), records_bound, bytes_bound)
+        ]
+        under = [
+            place
+            for place in self._paused
+            if not _exceeds(self._ledger.held(place), records_bound // 2, bytes_bound // 2)
+        ]
+        if over:
+            self._consumer.pause([TopicPartition(*place) for place in over])
+            self._paused.update(over)
+        if under:
+            self._consumer.resume([TopicPartition(*place) for place in under])
+            self._paused.difference_update(under)
+
+    def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._count("assigned")
+        self._epoch += 1
+        positions = self._positions(consumer, partitions)
+        placed = []
+        for tp in partitions:
+            place = (tp.topic, tp.partition)
+            committed = positions.get(place)
+            start = committed
+            if committed is None and tp.topic in self._topics.own:
+                start = OFFSET_BEGINNING
+            if committed is None and tp.topic == self._topics.source and place in positions:
+                self._refusal = _no_position(self._topics, tp.partition)
+            self._ledger.assign(place, self._epoch, committed)
+            placed.append(TopicPartition(tp.topic, tp.partition, start) if start is not None else tp)
+        if self._incremental:
+            consumer.incremental_assign(placed)
+        else:
+            consumer.assign(placed)
+        if placed:
+            consumer.resume(placed)  # a pause survives a re-assignment
+            self._paused.difference_update((tp.topic, tp.partition) for tp in placed)
+        self.assigned_once = True
+
+    def _positions(self, consumer: Consumer, partitions: list[TopicPartition]) -> dict[Place, int | None]:
+        """Return the group's committed offsets (None: never committed); empty when the broker does not say."""
+        try:
+            found = consumer.committed(partitions, timeout=_POSITIONS_TIMEOUT) if partitions else []
+        except KafkaException as error:
+            _log.warning("committed offsets are unknown; the stored ones will be used", error=str(error))
+            return {}
+        return {(tp.topic, tp.partition): tp.offset if tp.offset >= 0 else None for tp in found if tp.error is None}
+
+    def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._count("revoked")
+        places = [(tp.topic, tp.partition) for tp in partitions]
+        self._rebalanced.revoking(places)
+        self._end(consumer, partitions, places)
+
+    def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        # No commit: it would be refused, and with static membership it kills the member for good.
+        self._count("lost")
+        self._end(consumer, partitions, [(tp.topic, tp.partition) for tp in partitions])
+
+    def _end(self, consumer: Consumer, partitions: list[TopicPartition], places: list[Place]) -> None:
+        self._rebalanced.gone(places)
+        for place in places:
+            self._ledger.revoke(place)
+            self._paused.discard(place)
+        if self._incremental:
+            consumer.incremental_unassign(partitions)
+        else:
+            consumer.unassign()
+
+    def _on_commit(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
+        self.commits.answered(error, partitions)
+
+    def _count(self, kind: str) -> None:
+        self.rebalances[kind] = self.rebalances.get(kind, 0) + 1
+
+
+def _exceeds(held: tuple[int, int], records: int, size: int) -> bool:
+    return held[0] > records or held[1] > size
+
+
+def _no_position(topics: GroupTopics, partition: int) -> Misconfigured:
+    return Misconfigured(
+        f"{topics.group_id} has no position on {topics.source}[{partition}] and must not guess one: stop the group's "
+        f"workers and run `orderflow groups init {topics.group} --new-partitions` (or `--from earliest|now|TIME`)"
+    )

@@ -1,0 +1,190 @@
+"""THE loop. One control thread, one handler pool, no locks; read this first.
+
+The control thread owns the consumer, the producer, Redis, offsets and lanes; handlers run in
+threads, and finished work comes back through a queue. No step blocks longer than two seconds but a
+revoke, which has a budget.
+"""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from consumers.runtime.admission import Admission
+from consumers.runtime.claims import ClaimsDown
+from consumers.runtime.executor import Executor
+from consumers.runtime.handling import DeadlinePassed
+from consumers.runtime.inflight import InFlight
+from consumers.runtime.intake import Intake
+from consumers.runtime.lanes import Lanes
+from consumers.runtime.record import Place
+from consumers.runtime.settlement import Settlement
+from orderflow.core import clock, log
+from orderflow.core.errors import OrderflowError
+from orderflow.core.lifecycle import Stop
+
+_log = log.get(__name__)
+
+_IDLE_SECONDS = 0.1  # how long a poll may wait when nothing runs: also the longest answer to a stop
+_TURN_SECONDS = 0.005  # how long a turn waits for a handler to finish: also what a new record may wait meanwhile
+_READY_RECORDS = 2_000  # read no more than this ahead of the handlers; each partition has its own bound beside it
+_PROBE_SECONDS = (0.1, 5.0)  # back-off of calls to a Redis that does not answer
+
+
+class HandlerHung(OrderflowError):
+    """Raised when a handler has not come back for two deadlines: the process must end to be rid of its thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """The times and sizes that a worker goes by; seconds."""
+
+    slots: int
+    batch_records: int
+    deadline: float
+    lease: float
+    revoke_budget: float
+
+
+class Worker:
+    """Runs one consumer group's share of the partitions until it is told to stop."""
+
+    def __init__(
+        self,
+        pace: Pace,
+        *,
+        intake: Intake,
+        lanes: Lanes,
+        in_flight: InFlight,
+        executor: Executor,
+        admission: Admission,
+        settlement: Settlement,
+    ) -> None:
+        self._pace = pace
+        self._intake = intake
+        self._lanes = lanes
+        self._in_flight = in_flight
+        self._executor = executor
+        self._admission = admission
+        self._settlement = settlement
+        self._renew_at = 0.0
+        self._probe_at = 0.0
+        self._probe_wait = _PROBE_SECONDS[0]
+        self._leaving_since: float | None = None
+
+    def run(self, stop: Stop, each_turn: Callable[[float], None]) -> None:
+        """Work until `stop`, then finish or release, commit and leave the group; `each_turn` gets monotonic seconds.
+
+        Raises `HandlerHung` after everything else has been drained, `Misconfigured` for a source
+        partition without a position.
+        """
+        self._intake.subscribe(self)
+        try:
+            while not stop:
+                each_turn(self.turn())
+        finally:
+            self._intake.close()
+            self._executor.stop()
+
+    def turn(self) -> float:
+        """One turn: read, admit, settle, commit. Returns when it ended."""
+        now = clock.monotonic()
+        for record in self._intake.read(self._patience(now), self._appetite()):
+            if record.event_id:
+                self._lanes.add(record, now)
+            else:
+                self._settlement.unreadable(record)
+        now = clock.monotonic()
+        self._look_for_hung(now)
+        self._admit(now)
+        self._settle(_TURN_SECONDS if self._executor.busy else 0.0)
+        now = clock.monotonic()
+        self._intake.commits.commit_if_due(now)
+        return now
+
+    def revoking(self, places: Collection[Place]) -> None:
+        """Finish what runs of partitions that go, release the rest, commit; all within the revoke budget."""
+        until = clock.monotonic() + self._pace.revoke_budget
+        self.gone(places)
+        while clock.monotonic() < until and self._unsettled(places):
+            self._settle(_TURN_SECONDS)
+        self._intake.commits.commit_now(places, until - clock.monotonic())
+
+    def gone(self, places: Collection[Place]) -> None:
+        """Drop what waits; started handlers go on, and settle by their token."""
+        for record in self._admission.withdraw(places):
+            self._settlement.give_back(record)
+        self._lanes.drop(places)
+
+    def _admit(self, now: float) -> None:
+        if now < self._settlement.resting_until or self._leaving_since is not None or not self._redis_answers(now):
+            return
+        try:
+            for run in self._admission.admit(now, self._pace.slots - self._executor.busy):
+                for record in run:
+                    record.started_at, record.running = now, True
+                self._executor.start(run)
+        except ClaimsDown as error:
+            self._redis_is_down(now, error)
+
+    def _settle(self, wait: float) -> None:
+        for result in self._executor.drain(wait):
+            self._settlement.finished(result)
+        now = clock.monotonic()
+        self._settlement.confirm(now)
+        if not self._redis_answers(now):
+            return
+        try:
+            self._settlement.flush()
+            if now >= self._renew_at:
+                self._settlement.renew()
+                self._renew_at = now + self._pace.lease / 3
+                self._probe_wait = _PROBE_SECONDS[0]
+        except ClaimsDown as error:
+            self._redis_is_down(now, error)
+
+    def _redis_answers(self, now: float) -> bool:
+        return now >= self._probe_at
+
+    def _redis_is_down(self, now: float, error: ClaimsDown) -> None:
+        """Hold everything, keep polling, ask again after a while."""
+        self._probe_at = now + self._probe_wait
+        self._probe_wait = min(self._probe_wait * 2, _PROBE_SECONDS[1])
+        _log.warning("redis does not answer; work is held", error=str(error), again_seconds=self._probe_wait)
+
+    def _patience(self, now: float) -> float:
+        """How long a poll may wait for a record: not at all while something runs or could."""
+        if self._executor.busy:
+            return 0.0
+        if len(self._settlement):
+            return _TURN_SECONDS
+        barred = max(self._settlement.resting_until, self._probe_at) - now
+        soonest = self._lanes.next_time(now)
+        return min(_IDLE_SECONDS, _IDLE_SECONDS if soonest is None else max(soonest, barred, 0.0))
+
+    def _appetite(self) -> int:
+        """How many records to read: at least one, since polling must never stop."""
+        return max(1, min(self._pace.batch_records, _READY_RECORDS - self._lanes.backlog()))
+
+    def _unsettled(self, places: Collection[Place]) -> bool:
+        return self._settlement.owes(places) or any(record.place in places for record in self._in_flight)
+
+    def _look_for_hung(self, now: float) -> None:
+        """Leave when a handler has not returned for two deadlines: no intake, drain the rest, route it, exit."""
+        hung = [
+            record
+            for record in self._in_flight
+            if record.running and now - (record.started_at or now) > 2 * self._pace.deadline
+        ]
+        if hung and self._leaving_since is None:
+            self._leaving_since = now
+            _log.error("a handler hangs; this worker drains and leaves", events=[record.event_id for record in hung])
+        if self._leaving_since is None:
+            return
+        others = len(self._in_flight) - len(hung)
+        if others and now - self._leaving_since < self._pace.deadline:
+            return
+        for record in hung:
+            record.abandoned, record.running = True, False
+            if not record.lost:
+                self._settlement.failed(record, DeadlinePassed(f"no answer for {2 * self._pace.deadline:g} s"))
+        if not self._in_flight or now - self._leaving_since > 2 * self._pace.deadline:
+            raise HandlerHung(f"a handler did not return within {2 * self._pace.deadline:g} s; start this worker again")
