@@ -71,7 +71,7 @@ class Relay:
             outcome: metrics.counter("orderflow_publish_total", outcome=outcome)
             for outcome in ("published", "refused", "failed")
         }
-        connection.execute(f"LISTEN {outbox.CHANNEL}")
+        outbox.prepare(connection)
 
     def run(self, stop: Stop) -> None:
         """Publish until a stop is asked for."""

@@ -9,6 +9,8 @@ import itertools
 import os
 import secrets
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -17,16 +19,27 @@ from pathlib import Path
 import psycopg
 import pytest
 import redis
+from confluent_kafka import Consumer, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
-from psycopg import sql
+from fastapi.testclient import TestClient
+from psycopg import Connection, sql
+from psycopg_pool import ConnectionPool
 
 from consumers.runtime.claims import Claims, connect
+from orderflow.core import database as core_database
 from orderflow.core.errors import OrderflowError
+from orderflow.core.metrics import Metrics
 from orderflow.core.settings import RedisSettings, Settings, load
+from orderflow.ops.provision import database as tables
+from orderflow.ops.provision import topics
 from orderflow.ops.stack.layout import free_ports
 from orderflow.ops.stack.process import Command
 from orderflow.ops.stack.redis import DATABASES, Redis
 from orderflow.ops.stack.stack import LocalStack
+from producers import auth
+from producers.api import Parts, create_app
+from producers.backlog import Gate
+from producers.store import Store
 
 JOINED = pytest.StashKey[str | None]()
 # Random, so that two runs on one joined stack rarely meet; database 0 is the stack's own.
@@ -148,3 +161,116 @@ def open_claims(redis_server: Redis) -> Iterator[Callable[..., Claims]]:
             return claims
 
         yield make
+
+
+@pytest.fixture
+def shop(settings: Settings) -> Settings:
+    """Settings of a shop that can take orders: all tables, and the source topic with three partitions."""
+    small = settings.model_copy(update={"kafka": settings.kafka.model_copy(update={"partitions": 3})})
+    tables.apply(small)
+    topics.apply(small, ())
+    return small
+
+
+@pytest.fixture
+def shop_pool(shop: Settings) -> Iterator[ConnectionPool[Connection]]:
+    """Connections of the order API, under its own role."""
+    with core_database.pool(shop.database, "api") as pool:
+        yield pool
+
+
+@pytest.fixture
+def api_parts(shop: Settings, shop_pool: ConnectionPool[Connection]) -> Parts:
+    """What the order API is made of; its gate may be closed by hand."""
+    return Parts(
+        pool=shop_pool,
+        store=Store(shop_pool, shop.kafka.source_topic),
+        keys=auth.KeyRing(shop_pool),
+        gate=Gate(shop.api.backlog_max_rows, shop.api.backlog_max_age_seconds),
+        metrics=Metrics(),
+        body_limit=shop.api.body_limit_bytes,
+        idempotency_kept=timedelta(hours=shop.api.idempotency_hours),
+    )
+
+
+@pytest.fixture
+def api_key(shop_pool: ConnectionPool[Connection]) -> str:
+    """An API key of the owner `checkout`."""
+    with shop_pool.connection() as connection:
+        return auth.new_key(connection, "checkout")
+
+
+@pytest.fixture
+def http(api_parts: Parts, api_key: str) -> Iterator[TestClient]:
+    """A client of the order API in this process, with a key of the owner `checkout`."""
+    headers = {"Authorization": f"Bearer {api_key}"}
+    with TestClient(create_app(api_parts), headers=headers, raise_server_exceptions=False) as client:
+        yield client
+
+
+@pytest.fixture
+def role_environment(shop: Settings) -> dict[str, str]:
+    """The environment in which the product's processes work on this test's shop."""
+    return {
+        "PATH": os.environ["PATH"],
+        "ORDERFLOW_KAFKA__BOOTSTRAP_SERVERS": shop.kafka.bootstrap_servers,
+        "ORDERFLOW_KAFKA__SOURCE_TOPIC": shop.kafka.source_topic,
+        "ORDERFLOW_KAFKA__PARTITIONS": str(shop.kafka.partitions),
+        "ORDERFLOW_DATABASE__DSN": shop.database.dsn.get_secret_value(),
+        "ORDERFLOW_REDIS__URL": shop.redis.url.get_secret_value(),
+        "ORDERFLOW_SMTP__HOST": shop.smtp.host,
+        "ORDERFLOW_SMTP__PORT": str(shop.smtp.port),
+    }
+
+
+@pytest.fixture
+def start_role(role_environment: dict[str, str], tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+    """Return a function that runs `orderflow VERB...` as a process, its log in `VERB.log`; killed at the end."""
+    running: list[subprocess.Popen[bytes]] = []
+
+    def start(*verb: str, **environ: str) -> subprocess.Popen[bytes]:
+        with (tmp_path / f"{verb[0]}.log").open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "orderflow", *verb],
+                cwd=tmp_path,
+                env=role_environment | environ,
+                stdout=log,
+                stderr=log,
+            )
+        running.append(process)
+        return process
+
+    yield start
+    for process in running:
+        process.kill()
+        process.wait(10)
+
+
+@pytest.fixture
+def published(shop: Settings) -> Callable[[], list[Message]]:
+    """Return a function that reads the whole source topic as it is now, each partition in its order."""
+
+    def read() -> list[Message]:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": shop.kafka.bootstrap_servers,
+                "group.id": "tests-read-without-a-group",
+                "enable.auto.commit": False,
+                "fetch.queue.backoff.ms": 10,
+                "fetch.wait.max.ms": 50,
+            }
+        )
+        messages: list[Message] = []
+        try:
+            for number in range(shop.kafka.partitions):
+                low, high = consumer.get_watermark_offsets(TopicPartition(shop.kafka.source_topic, number), 10)
+                consumer.assign([TopicPartition(shop.kafka.source_topic, number, low)])
+                wanted = len(messages) + high - low
+                while len(messages) < wanted:
+                    messages.extend(message for message in consumer.consume(wanted - len(messages), 1.0))
+        finally:
+            consumer.close()
+        assert all(message.error() is None for message in messages)
+        return messages
+
+    return read
