@@ -115,9 +115,10 @@ def verdict(
         return Wait(HoldReason.OUTAGE)
     if meant is Throttled:
         return Wait(HoldReason.THROTTLED, _seconds(getattr(error, "after", None)))
-    if attempts > len(tiers):
+    left = tiers[max(attempts, 1) - 1 :]
+    if not left:
         return ToDlq(Disposition.EXHAUSTED)
-    return _tier(tiers[max(attempts, 1) - 1 :], _seconds(getattr(error, "after", None)) if meant is Retry else None)
+    return _tier(left, _seconds(getattr(error, "after", None)) if meant is Retry else None)
 
 
 def is_unsure(error: BaseException, *, permanent: ErrorClasses = (), outage: ErrorClasses = ()) -> bool:
@@ -150,6 +151,6 @@ def _tier(left: Sequence[int], after: float | None) -> ToTier:
 
 def _seconds(asked: object) -> float | None:
     """Return a wait that a handler asked for, at most a day; None for what is no time to wait."""
-    if not isinstance(asked, int | float) or not math.isfinite(asked) or asked <= 0:
+    if not isinstance(asked, int | float) or not 0 < asked < math.inf:
         return None
-    return min(float(asked), AFTER_LIMIT_SECONDS)
+    return float(min(asked, AFTER_LIMIT_SECONDS))

@@ -70,12 +70,13 @@ class Story:
         attempts, rounds, replay_count = (
             _counter(headers, name) for name in (names.DLQ_DELIVERY_COUNT, names.RETRY_ROUNDS, names.DLQ_REPLAY_COUNT)
         )
-        broken = UNREADABLE in (attempts, rounds, replay_count)
+        if attempts is None or rounds is None or replay_count is None:
+            attempts, rounds = UNREADABLE, 0
         return cls(
             origin=_origin(headers) or here,
-            attempts=UNREADABLE if broken else attempts,
-            rounds=0 if broken else rounds,
-            replay_count=replay_count,
+            attempts=attempts,
+            rounds=rounds,
+            replay_count=UNREADABLE if replay_count is None else replay_count,
             replay_id=_text(headers, names.DLQ_REPLAY_ID),
             after_ms=min(integer(headers, names.RETRY_AFTER) or 0, int(AFTER_LIMIT_SECONDS * 1000)),
             first_failure_ms=integer(headers, names.DLQ_FIRST_TIMESTAMP),
@@ -164,11 +165,12 @@ def _with(headers: Sequence[tuple[str, bytes | None]] | None, ours: list[tuple[s
     return [*strip_reserved(headers), *told]
 
 
-def _counter(headers: Sequence[tuple[str, bytes | None]], name: str) -> int:
+def _counter(headers: Sequence[tuple[str, bytes | None]], name: str) -> int | None:
+    """Return a counter, 0 when it is absent; None when it is malformed."""
     if all(key != name for key, _ in headers):
         return 0
     number = integer(headers, name)
-    return UNREADABLE if number is None or number > _MOST else number
+    return None if number is None or number > _MOST else number
 
 
 def _text(headers: Sequence[tuple[str, bytes | None]], name: str) -> str:
