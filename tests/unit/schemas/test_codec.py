@@ -65,6 +65,15 @@ def test_a_record_of_the_first_version_decodes_to_the_newest_model(event: OrderC
     assert codec.decode(value) == event.model_copy(update={"channel": "unknown", "delivery_date": None})
 
 
+def test_a_field_that_the_newest_version_dropped_is_left_out(created: Callable[..., OrderCreated]) -> None:
+    """Avro resolution decides, not the model, which would take the field."""
+    first, second = Catalog.load().versions("shop.orders.OrderCreated")[:2]
+    program = codec.Codec(Catalog([replace(second, version=1), replace(first, version=2)]))
+    value = program.encode_as(created(channel="web"), second.id)
+    assert program.raw_decode(value)["channel"] == "web"
+    assert program.decode(value) == created(channel="unknown")
+
+
 def test_every_type_is_encoded_in_its_newest_version(paid: OrderPaid, cancelled: OrderCancelled) -> None:
     for event in (paid, cancelled):
         assert codec.decode(codec.encode(event)) == event
