@@ -15,7 +15,7 @@ def foreign_root_packages(root: Path = _PROJECT_ROOT) -> dict[str, str]:
         spec = find_spec(name)
         places = list(spec.submodule_search_locations or []) if spec else []
         if root / name not in {Path(place).resolve() for place in places[:1]}:
-            foreign[name] = places[0] if places else "nowhere"
+            foreign[name] = places[0] if places else (spec.origin if spec and spec.origin else "nowhere")
     return foreign
 
 
