@@ -1,0 +1,213 @@
+"""Lanes: who may run now, and who waits until when."""
+
+from collections import defaultdict
+from math import inf
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from consumers.runtime.lanes import Lanes
+from consumers.runtime.record import Record
+from orderflow.core.holds import HoldReason
+from retry.story import Origin, Story
+
+
+def record(
+    offset: int, key: bytes | None = b"k", *, due: float = 0.0, topic: str = "orders", partition: int = 0
+) -> Record:
+    return Record(
+        topic=topic,
+        partition=partition,
+        offset=offset,
+        epoch=1,
+        key=key,
+        value=b"",
+        headers=[],
+        timestamp_ms=0,
+        due=due,
+        story=Story(Origin(topic, partition, offset, 0)),
+        event_id=f"{topic}-{partition}-{offset}",
+    )
+
+
+def taken(lanes: Lanes, now: float = 0.0, runs: int = 100) -> list[list[int]]:
+    return [[r.offset for r in run] for run in lanes.take(now, runs)]
+
+
+def test_one_record_of_a_key_runs_at_a_time_in_offset_order() -> None:
+    lanes = Lanes("key")
+    first, second = record(0), record(1)
+    lanes.add(first, 0.0)
+    lanes.add(second, 0.0)
+    assert taken(lanes) == [[0]]
+    assert taken(lanes) == []
+    lanes.done(first)
+    assert taken(lanes) == [[1]]
+
+
+def test_a_key_is_one_lane_over_the_source_and_its_tiers() -> None:
+    lanes = Lanes("key")
+    retry = record(0, topic="orders.email.retry.1s")
+    lanes.add(record(5), 0.0)
+    lanes.add(retry, 0.0)
+    assert len(lanes.take(0.0, 10)) == 1
+
+
+def test_records_without_a_key_do_not_wait_for_each_other() -> None:
+    lanes = Lanes("key")
+    lanes.add(record(0, None), 0.0)
+    lanes.add(record(1, None), 0.0)
+    assert taken(lanes) == [[0], [1]]
+
+
+def test_a_record_is_not_taken_before_it_is_due_and_blocks_nobody() -> None:
+    lanes = Lanes("key")
+    lanes.add(record(0, due=5.0), 0.0)
+    lanes.add(record(1), 0.0)
+    assert taken(lanes, 4.999) == [[1]]
+    assert lanes.next_time(4.0) == 1.0
+    assert lanes.held()[HoldReason.NOT_DUE] == 1
+    lanes.done(record(1))
+
+
+def test_due_records_come_out_by_due_time() -> None:
+    lanes = Lanes("none")
+    for offset, due in enumerate([3.0, 1.0, 2.0]):
+        lanes.add(record(offset, due=due), 0.0)
+    assert taken(lanes, 3.0) == [[1], [2], [0]]
+
+
+def test_a_held_record_blocks_its_key_and_nobody_else() -> None:
+    lanes = Lanes("key")
+    head = record(0, b"a")
+    lanes.add(head, 0.0)
+    lanes.add(record(1, b"a"), 0.0)
+    lanes.add(record(2, b"b"), 0.0)
+    lanes.take(0.0, 1)
+    lanes.hold(head, 10.0, HoldReason.OUTAGE)
+    assert taken(lanes, 9.0) == [[2]]
+    assert lanes.held()[HoldReason.OUTAGE] == 1
+    assert taken(lanes, 10.0) == [[0]]
+
+
+def test_a_record_held_without_end_waits_for_its_wake() -> None:
+    lanes = Lanes("key")
+    sibling = record(0)
+    lanes.add(sibling, 0.0)
+    lanes.take(0.0, 1)
+    lanes.hold(sibling, inf, HoldReason.SIBLING)
+    assert lanes.next_time(1e9) is None
+    lanes.wake(sibling)
+    assert taken(lanes) == [[0]]
+
+
+def test_one_held_record_can_be_taken_past_its_hold() -> None:
+    lanes = Lanes("key")
+    alone, behind = record(0), record(1)
+    lanes.add(alone, 0.0)
+    lanes.add(behind, 0.0)
+    lanes.take(0.0, 1)
+    lanes.hold(alone, inf, HoldReason.ALONE)
+    assert lanes.take_this(alone)
+    assert taken(lanes) == []
+    lanes.done(alone)
+    assert taken(lanes) == [[1]]
+
+
+def test_dropping_a_partition_forgets_what_waits_and_keeps_what_runs() -> None:
+    lanes = Lanes("key")
+    running = record(0, b"a")
+    lanes.add(running, 0.0)
+    lanes.take(0.0, 1)
+    lanes.add(record(1, b"a"), 0.0)
+    lanes.add(record(2, b"b", due=9.0), 0.0)
+    lanes.add(record(3, b"c", partition=1), 0.0)
+    lanes.drop([("orders", 0)])
+    assert len(lanes) == 1
+    assert taken(lanes, 100.0) == [[3]]
+    # The partition comes back while the old handler still runs: its key stays closed.
+    lanes.add(record(1, b"a"), 0.0)
+    assert taken(lanes) == []
+    lanes.done(running)
+    assert taken(lanes) == [[1]]
+
+
+def test_a_dropped_held_record_can_no_longer_be_taken() -> None:
+    lanes = Lanes("key")
+    alone = record(0)
+    lanes.add(alone, 0.0)
+    lanes.take(0.0, 1)
+    lanes.hold(alone, inf, HoldReason.ALONE)
+    lanes.drop([("orders", 0)])
+    assert not lanes.take_this(alone)
+    assert len(lanes) == 0
+
+
+def test_a_batch_takes_several_records_of_one_partition_and_closes_it() -> None:
+    lanes = Lanes("partition", run_records=3)
+    for offset in range(5):
+        lanes.add(record(offset, bytes([offset])), 0.0)
+    lanes.add(record(0, b"z", partition=1), 0.0)
+    (run, other) = lanes.take(0.0, 10)
+    assert [r.offset for r in run] == [0, 1, 2]
+    assert [r.partition for r in other] == [1]
+    assert taken(lanes) == []
+    lanes.hold(run[2], 0.0, HoldReason.BUSY)
+    lanes.done(run[0])
+    assert taken(lanes) == []
+    lanes.hold(run[1], 0.0, HoldReason.BUSY)
+    assert taken(lanes, 1.0) == [[1, 2, 3]]
+
+
+steps = st.lists(
+    st.tuples(st.sampled_from(["add", "take", "done", "hold", "drop"]), st.integers(0, 5), st.integers(0, 4)),
+    max_size=80,
+)
+
+
+@given(steps)
+def test_whatever_happens_no_record_is_lost_doubled_or_run_beside_its_key(what: list[tuple[str, int, int]]) -> None:
+    lanes, now, offset = Lanes("key"), 0.0, 0
+    waiting: set[int] = set()
+    running: dict[int, Record] = {}
+    for step, number, extra in what:
+        now += 0.5
+        if step == "add":
+            new = record(offset, bytes([number]), due=now + extra, partition=extra % 2)
+            lanes.add(new, now)
+            waiting.add(offset)
+            offset += 1
+        elif step == "take":
+            for run in lanes.take(now, number):
+                for r in run:
+                    assert r.offset in waiting, "taken twice, or after it was dropped"
+                    assert r.due <= now
+                    assert all((r.partition, r.key) != (o.partition, o.key) for o in running.values())
+                    waiting.discard(r.offset)
+                    running[r.offset] = r
+        elif running and step in ("done", "hold"):
+            r = running.pop(sorted(running)[number % len(running)])
+            if step == "done":
+                lanes.done(r)
+            else:
+                lanes.hold(r, now + extra, HoldReason.OUTAGE)
+                waiting.add(r.offset)
+        elif step == "drop":
+            gone = extra % 2
+            lanes.drop([("orders", gone)])
+            waiting = (
+                {o for o in waiting if partition_of[o] != gone} if (partition_of := _partitions(what)) else waiting
+            )
+        assert len(lanes) == len(waiting)
+    for r in list(running.values()):
+        lanes.done(r)
+    drained: dict[int, int] = defaultdict(int)
+    while runs := lanes.take(now + 1e6, 10):
+        for (r,) in runs:
+            drained[r.offset] += 1
+            lanes.done(r)
+    assert dict(drained) == dict.fromkeys(waiting, 1)
+
+
+def _partitions(what: list[tuple[str, int, int]]) -> dict[int, int]:
+    return dict(enumerate(extra % 2 for step, _, extra in what if step == "add"))
