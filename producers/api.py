@@ -23,7 +23,7 @@ from producers import customers, problems
 from producers.auth import KeyRing, OpenHouse
 from producers.backlog import Gate
 from producers.bodies import Cancellation, CustomerEntry, Id, OrderView, Payment, PlaceOrder, canonical_uuid
-from producers.edge import BodyGuard, Timing
+from producers.edge import BodyGuard, Shield, Timing
 from producers.idempotency import Answer, IdempotencyKey
 from producers.problems import Problem, ProblemBody, documented
 from producers.store import Caller, OrderUnknown, Store
@@ -59,6 +59,7 @@ def create_app(parts: Parts) -> FastAPI:
     app.include_router(_orders)
     app.include_router(_health)
     app.add_middleware(BodyGuard, limit=parts.body_limit)
+    app.add_middleware(Shield)
     app.add_middleware(Timing, metrics=parts.metrics)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]  # FastAPI's documented way
     return app
@@ -256,5 +257,11 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
         parts = ProblemBody.model_json_schema(ref_template="#/components/schemas/{model}")
         made["components"]["schemas"].update(parts.pop("$defs", {}))
         made["components"]["schemas"][ProblemBody.__name__] = parts
+        # The framework adds a 422 of its own form to every route with a parameter.
+        made["components"]["schemas"].pop("HTTPValidationError", None)
+        made["components"]["schemas"].pop("ValidationError", None)
+        for operation in (what for verbs in made["paths"].values() for what in verbs.values()):
+            if JSON in operation["responses"].get("422", {}).get("content", {}):
+                del operation["responses"]["422"]
         app.openapi_schema = made
     return app.openapi_schema

@@ -1,10 +1,11 @@
-"""What happens to a request before the application sees it: its size and its duration (pure ASGI)."""
+"""What happens to a request before the application sees it: its size, its duration, its failure (pure ASGI)."""
 
+import traceback
 from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from orderflow.core import clock
+from orderflow.core import clock, log
 from orderflow.core.metrics import Metrics
 from producers import problems
 
@@ -12,7 +13,10 @@ from producers import problems
 # reads afterwards gets its 413 instead of a reset connection. More than this is cut off.
 DRAINED_BYTES: Final = 1024 * 1024
 
+_FRAMES = 12
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
+
+_log = log.get(__name__)
 
 
 class BodyGuard:
@@ -56,6 +60,36 @@ class BodyGuard:
                 return body
 
 
+class Shield:
+    """Answers 500 for what nobody expected, and logs where it happened.
+
+    The framework's own handler would raise the exception again, and its message with it: the
+    database quotes whole rows in there.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on; what is raised ends here, unless an answer has begun."""
+        begun = False
+
+        async def watched(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watched)
+        except Exception as error:
+            frames = [f"{at.filename}:{at.lineno} {at.name}" for at in traceback.extract_tb(error.__traceback__)]
+            _log.error("request failed", route=_route(scope), error=type(error).__name__, frames=frames[-_FRAMES:])
+            if begun or scope["type"] != "http":
+                raise
+            detail = "something is wrong on our side; the log of the API says where"
+            await problems.answer(500, detail, kind="unexpected")(scope, receive, send)
+
+
 class Timing:
     """Observes the duration of each request by method, route template and status: closed sets, never a path."""
 
@@ -82,9 +116,13 @@ class Timing:
             self._metrics.histogram(
                 "orderflow_http_request_duration_seconds",
                 method=scope["method"] if scope["method"] in _METHODS else "other",
-                route=getattr(scope.get("route"), "path", "none"),
+                route=_route(scope),
                 status=str(status),
             ).observe(clock.monotonic() - started)
+
+
+def _route(scope: Scope) -> str:
+    return getattr(scope.get("route"), "path", "none")
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

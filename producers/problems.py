@@ -101,7 +101,6 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _framework)
     app.add_exception_handler(OperationalError, _database_away)
-    app.add_exception_handler(Exception, _unexpected)
 
 
 def _invalid(_request: Request, error: Exception) -> JSONResponse:
@@ -135,9 +134,3 @@ def _database_away(_request: Request, error: Exception) -> JSONResponse:
     # The connection may have broken at COMMIT: the order may be stored.
     detail = "the database does not answer; send it again with the same Idempotency-Key, since it may have been stored"
     return answer(503, detail, kind="database-away", headers={"Retry-After": str(RETRY_SECONDS)})
-
-
-def _unexpected(request: Request, error: Exception) -> JSONResponse:
-    route = getattr(request.scope.get("route"), "path", "none")
-    _log.error("request failed", route=route, error=type(error).__name__, exc_info=error)
-    return answer(500, "something is wrong on our side; the log of the API says what")

@@ -164,32 +164,38 @@ def open_claims(redis_server: Redis) -> Iterator[Callable[..., Claims]]:
 
 
 @pytest.fixture
-def shop(settings: Settings) -> Settings:
-    """Settings of a shop that can take orders: all tables, and the source topic with three partitions."""
+def shop_tables(settings: Settings) -> Settings:
+    """Settings of a shop with all its tables, three partitions, and no topic yet."""
     small = settings.model_copy(update={"kafka": settings.kafka.model_copy(update={"partitions": 3})})
     tables.apply(small)
-    topics.apply(small, ())
     return small
 
 
 @pytest.fixture
-def shop_pool(shop: Settings) -> Iterator[ConnectionPool[Connection]]:
+def shop(shop_tables: Settings) -> Settings:
+    """Settings of a shop whose orders can be published: all tables, and the source topic."""
+    topics.apply(shop_tables, ())
+    return shop_tables
+
+
+@pytest.fixture
+def shop_pool(shop_tables: Settings) -> Iterator[ConnectionPool[Connection]]:
     """Connections of the order API, under its own role."""
-    with core_database.pool(shop.database, "api") as pool:
+    with core_database.pool(shop_tables.database, "api") as pool:
         yield pool
 
 
 @pytest.fixture
-def api_parts(shop: Settings, shop_pool: ConnectionPool[Connection]) -> Parts:
+def api_parts(shop_tables: Settings, shop_pool: ConnectionPool[Connection]) -> Parts:
     """What the order API is made of; its gate may be closed by hand."""
     return Parts(
         pool=shop_pool,
-        store=Store(shop_pool, shop.kafka.source_topic),
+        store=Store(shop_pool, shop_tables.kafka.source_topic),
         keys=auth.KeyRing(shop_pool),
-        gate=Gate(shop.api.backlog_max_rows, shop.api.backlog_max_age_seconds),
+        gate=Gate(shop_tables.api.backlog_max_rows, shop_tables.api.backlog_max_age_seconds),
         metrics=Metrics(),
-        body_limit=shop.api.body_limit_bytes,
-        idempotency_kept=timedelta(hours=shop.api.idempotency_hours),
+        body_limit=shop_tables.api.body_limit_bytes,
+        idempotency_kept=timedelta(hours=shop_tables.api.idempotency_hours),
     )
 
 
