@@ -6,10 +6,11 @@ one `Delivered-To` for each recipient.
 
 import json
 import mailbox
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from email import message_from_bytes, policy
 from email.message import EmailMessage
 from pathlib import Path
@@ -19,6 +20,8 @@ from orderflow.core.errors import NothingMatched
 
 _MAILDIR = "maildir"
 _REFUSALS = "refusals.jsonl"
+# The numbers are not padded, so the keys do not sort as text.
+_KEY = re.compile(r"(\d+)\.M(\d+)P\d+Q(\d+)")
 
 
 @dataclass(frozen=True)
@@ -68,8 +71,8 @@ class Inbox:
         if not (self._folder / _MAILDIR).is_dir():
             return []
         box = mailbox.Maildir(self._folder / _MAILDIR, create=False)
-        # Keys begin with the second and microsecond of arrival.
-        return [_parse(number, key, box.get_bytes(key)) for number, key in enumerate(sorted(box.keys()), start=1)]
+        keys = sorted(((_arrival(key), key) for key in box.keys()))  # noqa: SIM118 - iterating a Maildir yields messages
+        return [_parse(number, at, box.get_bytes(key)) for number, ((at, _), key) in enumerate(keys, start=1)]
 
     def find(self, name: str) -> Mail:
         """Return the mail with this number or Message-ID. Raises `NothingMatched`."""
@@ -94,13 +97,20 @@ class Inbox:
         return Counter(refusal.recipient for refusal in self.refusals())
 
 
-def _parse(number: int, key: str, content: bytes) -> Mail:
+def _arrival(key: str) -> tuple[datetime, int]:
+    """Return when a mail came and its number in that process, from a key like `1764444444.M83P42Q7.host`."""
+    found = _KEY.match(key)
+    if found is None:
+        return datetime.fromtimestamp(0, UTC), 0
+    seconds, micros, count = map(int, found.groups())
+    return datetime.fromtimestamp(seconds, UTC) + timedelta(microseconds=micros), count
+
+
+def _parse(number: int, received_at: datetime, content: bytes) -> Mail:
     message = message_from_bytes(content, policy=policy.default)
-    seconds, _, rest = key.partition(".M")
-    micros = rest.partition("P")[0]
     return Mail(
         number=number,
-        received_at=datetime.fromtimestamp(int(seconds) + int(micros) / 1_000_000, UTC),
+        received_at=received_at,
         sender=str(message.get("Return-Path", "")).strip("<>"),
         recipients=tuple(str(value) for value in message.get_all("Delivered-To", [])),
         message_id=str(message.get("Message-ID", "")),

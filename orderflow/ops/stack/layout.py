@@ -123,7 +123,7 @@ class Layout:
             ports = saved.pop("ports")
             kafka, controllers = tuple(ports.pop("kafka")), tuple(ports.pop("controllers"))
             return cls(Ports(kafka, controllers, **ports), Options(**saved.pop("options")), **saved)
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, AttributeError):
             message = f"{path} cannot be understood; `orderflow stack down --wipe` clears it away"
             raise Misconfigured(message) from None
 

