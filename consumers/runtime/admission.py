@@ -84,6 +84,7 @@ class Admission:
             record = self._alone.popleft()
             if self._lanes.take_this(record):
                 return [[self._with_token(record)]]
+            self._lanes.wake(record)  # its partition went meanwhile; nobody may be left waiting for it
         runs = self._lanes.take(now, free_slots)
         return [kept for run in runs if (kept := [self._with_token(r) for r in run if self._may_ask(r, now)])]
 
@@ -118,6 +119,9 @@ class Admission:
                     self._settles.skip(record, Outcome.SKIPPED)
                 case Answer.MISMATCH:
                     self._settles.dead_letter(record, Disposition.MISMATCH)
+                case Answer.BUSY | Answer.ALONE if waiting:
+                    # Its run waits for an earlier record already; it is asked again with that one.
+                    self._lanes.hold(record, now, HoldReason.BUSY)
                 case Answer.BUSY | Answer.ALONE:
                     waiting = True
                     self._wait(record, reply, now)

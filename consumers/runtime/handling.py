@@ -33,7 +33,7 @@ class Result:
 
     record: Record
     outcome: Outcome
-    error: Exception | None
+    error: BaseException | None
     stage: Stage
     seconds: float
     occurred_at: datetime | None
@@ -66,7 +66,7 @@ class Handling:
             return event
         try:
             outcome = self._group.handlers[event.type_name](event, self._delivery(event, record), self._dependencies)
-        except Exception as error:  # noqa: BLE001 - whatever a handler raises is an input of the verdict
+        except BaseException as error:  # noqa: BLE001 - also SystemExit: it would end the thread without a word
             return self._result(record, began, event, error=error)
         return self._result(record, began, event, outcome or Outcome.PROCESSED)
 
@@ -83,7 +83,7 @@ class Handling:
             return
         try:
             outcomes = self._call(batch)
-        except Exception as error:  # noqa: BLE001 - as in _one
+        except BaseException as error:  # noqa: BLE001 - as in _one
             if len(batch) == 1 or isinstance(error, self._whole_batch_fails):
                 yield from (self._result(record, began, event, error=error) for record, event in batch)
                 return
@@ -124,7 +124,7 @@ class Handling:
         event: Event | None,
         outcome: Outcome = Outcome.PROCESSED,
         *,
-        error: Exception | None = None,
+        error: BaseException | None = None,
         stage: Stage = Stage.HANDLE,
     ) -> Result:
         seconds = clock.monotonic() - began

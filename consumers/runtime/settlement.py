@@ -98,7 +98,7 @@ class Settlement:
         else:
             self.failed(record, error)
 
-    def failed(self, record: Record, error: Exception) -> None:
+    def failed(self, record: Record, error: BaseException) -> None:
         """Act on a handler that raised, came back too late, or never came back."""
         group = self._group
         unsure = is_unsure(error, permanent=group.permanent, outage=group.outage)
@@ -198,7 +198,9 @@ class Settlement:
             _Ending(record, _release(record, started=True, unsure=unsure), "", (now + seconds, decided.reason))
         )
 
-    def _route(self, record: Record, decided: ToTier | ToDlq, error: Exception, stage: Stage, *, unsure: bool) -> None:
+    def _route(
+        self, record: Record, decided: ToTier | ToDlq, error: BaseException, stage: Stage, *, unsure: bool
+    ) -> None:
         attempts = record.story.attempts + (stage is Stage.HANDLE)
         failure = Failure.of(error, stage=stage, attempts=attempts, at_ms=clock.wall_ms() + self._redis_ahead_ms)
         pair = self._router.send(record, record, decided, failure)

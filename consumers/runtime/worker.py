@@ -83,6 +83,8 @@ class Worker:
         finally:
             self._intake.close()
             self._executor.stop()
+            if self._in_flight:
+                _log.warning("left with handlers still running; their leases will end", events=len(self._in_flight))
 
     def turn(self) -> float:
         """One turn: read, admit, settle, commit. Returns when it ended."""

@@ -2,9 +2,10 @@
 
 from orderflow.testing.events import new_id, order_cancelled, order_created, order_paid
 from orderflow.testing.groups import make_group
-from orderflow.testing.harness import GroupHarness, WorkerThread, tuned
+from orderflow.testing.harness import Found, GroupHarness, WorkerThread, tuned
 
 __all__ = [
+    "Found",
     "GroupHarness",
     "WorkerThread",
     "make_group",

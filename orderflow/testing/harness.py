@@ -10,6 +10,7 @@ The broker, Redis and database are real ones, named by the settings.
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
@@ -19,7 +20,6 @@ from confluent_kafka import (
     ConsumerGroupTopicPartitions,
     KafkaError,
     KafkaException,
-    Message,
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
@@ -33,10 +33,32 @@ from orderflow.core.metrics import Metrics
 from orderflow.core.settings import Settings, WorkerSettings
 from orderflow.core.topics import GroupTopics, all_specs, source_spec
 from schemas import codec
+from schemas import headers as names
 from schemas.events import Event
 from schemas.headers import event_headers
 
 _WAIT_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One record as it stands in a topic."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+
+    def header(self, name: str) -> str | None:
+        """Return a header's text, None when it is absent or no UTF-8."""
+        return names.header(self.headers, name)
+
+    def integer(self, name: str) -> int | None:
+        """Return a header's number, None when it is absent or no number."""
+        return names.integer(self.headers, name)
 
 
 def tuned(settings: Settings, **worker_settings: Any) -> Settings:
@@ -207,7 +229,7 @@ class GroupHarness:
                 raise TimeoutError(f"waited {timeout:g} s for {what}")
             pause.wait(0.02)
 
-    def records(self, topic: str) -> list[Message]:
+    def records(self, topic: str) -> list[Found]:
         """Return every record of a topic, in offset order per partition."""
         ends = {partition: end for partition, end in self.ends(topic).items() if end}
         consumer = Consumer(
@@ -218,7 +240,7 @@ class GroupHarness:
                 "isolation.level": "read_committed",
             }
         )
-        found: list[Message] = []
+        found: list[Found] = []
         try:
             consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in ends])
             until = clock.monotonic() + _WAIT_SECONDS
@@ -227,14 +249,14 @@ class GroupHarness:
             ):
                 message = consumer.poll(0.1)
                 if message is not None and message.error() is None:
-                    found.append(message)
+                    found.append(_found(message))
                 if clock.monotonic() > until:
                     raise TimeoutError(f"{topic} was not read to its end within {_WAIT_SECONDS:g} s")
         finally:
             consumer.close()
-        return sorted(found, key=lambda m: (m.partition() or 0, m.offset() or 0))
+        return sorted(found, key=lambda record: (record.partition, record.offset))
 
-    def dead_letters(self) -> list[Message]:
+    def dead_letters(self) -> list[Found]:
         """Return the group's dead letters."""
         return self.records(self.topics.dlq)
 
@@ -251,3 +273,15 @@ class GroupHarness:
         for report in reports:
             if report.error is not None:
                 raise KafkaException(report.error)
+
+
+def _found(message: Any) -> Found:
+    return Found(
+        topic=message.topic(),
+        partition=message.partition(),
+        offset=message.offset(),
+        timestamp_ms=message.timestamp()[1],
+        key=message.key(),
+        value=message.value(),
+        headers=message.headers() or [],
+    )

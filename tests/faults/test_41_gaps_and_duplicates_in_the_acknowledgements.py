@@ -3,8 +3,6 @@
 What must come out, whatever the order: the lowest unresolved delivered offset, always.
 """
 
-from collections.abc import Mapping
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -53,7 +51,7 @@ def test_every_commit_is_the_lowest_unresolved_delivered_offset(
         elif step == "fail":
             ledger.commit_unknown([PLACE])
         elif step == "commit":
-            due: Mapping[tuple[str, int], int] = ledger.to_commit(nowhere)
+            due = ledger.to_commit(nowhere)
             open_ones = [o for o in delivered if o not in resolved]
             expected = min(open_ones) if open_ones else (delivered[-1] + 1 if delivered else None)
             if PLACE in due:

@@ -1,4 +1,7 @@
-"""A fresh assignment commits an old or a too high offset. What must come out: every commit <= end and >= the previous."""
+"""A fresh assignment commits an old or a too high offset.
+
+What must come out: every commit <= end and >= the previous.
+"""
 
 from typing import Any
 

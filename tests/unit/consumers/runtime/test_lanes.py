@@ -165,49 +165,57 @@ steps = st.lists(
 )
 
 
+class Model:
+    """What the lanes must agree with: who waits, who runs."""
+
+    def __init__(self) -> None:
+        self.lanes, self.now, self.added = Lanes("key"), 0.0, 0
+        self.waiting: dict[int, Record] = {}
+        self.running: dict[int, Record] = {}
+
+    def step(self, what: str, number: int, extra: int) -> None:
+        self.now += 0.5
+        getattr(self, what)(number, extra)
+        assert len(self.lanes) == len(self.waiting)
+
+    def add(self, key: int, delay: int) -> None:
+        new = record(self.added, bytes([key]), due=self.now + delay, partition=delay % 2)
+        self.lanes.add(new, self.now)
+        self.waiting[new.offset] = new
+        self.added += 1
+
+    def take(self, runs: int, _extra: int) -> None:
+        for (r,) in self.lanes.take(self.now, runs):
+            assert self.waiting.pop(r.offset) is r, "taken twice, or after it was dropped"
+            assert r.due <= self.now
+            assert all((r.partition, r.key) != (o.partition, o.key) for o in self.running.values())
+            self.running[r.offset] = r
+
+    def done(self, number: int, _extra: int) -> None:
+        if self.running:
+            self.lanes.done(self.running.pop(sorted(self.running)[number % len(self.running)]))
+
+    def hold(self, number: int, seconds: int) -> None:
+        if self.running:
+            r = self.running.pop(sorted(self.running)[number % len(self.running)])
+            self.lanes.hold(r, self.now + seconds, HoldReason.OUTAGE)
+            self.waiting[r.offset] = r
+
+    def drop(self, _number: int, partition: int) -> None:
+        self.lanes.drop([("orders", partition % 2)])
+        self.waiting = {o: r for o, r in self.waiting.items() if r.partition != partition % 2}
+
+
 @given(steps)
 def test_whatever_happens_no_record_is_lost_doubled_or_run_beside_its_key(what: list[tuple[str, int, int]]) -> None:
-    lanes, now, offset = Lanes("key"), 0.0, 0
-    waiting: set[int] = set()
-    running: dict[int, Record] = {}
-    for step, number, extra in what:
-        now += 0.5
-        if step == "add":
-            new = record(offset, bytes([number]), due=now + extra, partition=extra % 2)
-            lanes.add(new, now)
-            waiting.add(offset)
-            offset += 1
-        elif step == "take":
-            for run in lanes.take(now, number):
-                for r in run:
-                    assert r.offset in waiting, "taken twice, or after it was dropped"
-                    assert r.due <= now
-                    assert all((r.partition, r.key) != (o.partition, o.key) for o in running.values())
-                    waiting.discard(r.offset)
-                    running[r.offset] = r
-        elif running and step in ("done", "hold"):
-            r = running.pop(sorted(running)[number % len(running)])
-            if step == "done":
-                lanes.done(r)
-            else:
-                lanes.hold(r, now + extra, HoldReason.OUTAGE)
-                waiting.add(r.offset)
-        elif step == "drop":
-            gone = extra % 2
-            lanes.drop([("orders", gone)])
-            waiting = (
-                {o for o in waiting if partition_of[o] != gone} if (partition_of := _partitions(what)) else waiting
-            )
-        assert len(lanes) == len(waiting)
-    for r in list(running.values()):
-        lanes.done(r)
+    model = Model()
+    for step in what:
+        model.step(*step)
+    for running in model.running.values():
+        model.lanes.done(running)
     drained: dict[int, int] = defaultdict(int)
-    while runs := lanes.take(now + 1e6, 10):
+    while runs := model.lanes.take(1e9, 10):
         for (r,) in runs:
             drained[r.offset] += 1
-            lanes.done(r)
-    assert dict(drained) == dict.fromkeys(waiting, 1)
-
-
-def _partitions(what: list[tuple[str, int, int]]) -> dict[int, int]:
-    return dict(enumerate(extra % 2 for step, _, extra in what if step == "add"))
+            model.lanes.done(r)
+    assert drained == dict.fromkeys(model.waiting, 1)
