@@ -10,7 +10,7 @@ from typing import Generic, Protocol, TypeVar
 
 from confluent_kafka import KafkaError
 
-from orderflow.core import clock, log
+from orderflow.core import log
 from orderflow.core.kafka import Publisher, Report
 from orderflow.core.topics import GroupTopics
 from retry.failure import Failure
@@ -130,7 +130,7 @@ class Router(Generic[T]):
             topic = self._tiers[verdict.seconds]
         copy = Copy(ticket, record, verdict, failure, topic, pair)
         self._unconfirmed.add(copy)
-        self._produce(copy, clock.monotonic())
+        self._produce(copy, float("-inf"))
         return pair
 
     def poll(self, now: float) -> list[Confirmed[T]]:
