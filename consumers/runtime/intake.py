@@ -79,19 +79,23 @@ class Intake:
         `consume(n, t)` alone would wait its whole time for n records: a lone one took 264 ms, this way 4.
         """
         first = self._consumer.poll(timeout)
-        messages = [] if first is None else [first]
+        # Taken before the next call: a rebalance in there may end the assignment that it belongs to.
+        records = [] if first is None else self._take_all([first])
         if first is not None and limit > 1:
-            messages += self._consumer.consume(limit - 1, 0)
+            records += self._take_all(self._consumer.consume(limit - 1, 0))
         if self._refusal is not None:
             raise self._refusal
-        now = clock.monotonic()
-        records = [record for message in messages if (record := self._take(message, now)) is not None]
+        records = [record for record in records if self._ledger.epoch(record.place) == record.epoch]
         self._balance({record.place for record in records})
         return records
 
     def close(self) -> None:
         """Leave the group; the revoke inside it finishes, releases and commits."""
         self._consumer.close()
+
+    def _take_all(self, messages: list[Message]) -> list[Record]:
+        now = clock.monotonic()
+        return [record for message in messages if (record := self._take(message, now)) is not None]
 
     def _take(self, message: Message, now: float) -> Record | None:
         error = message.error()
@@ -152,12 +156,13 @@ class Intake:
         placed = []
         for tp in partitions:
             place = (tp.topic, tp.partition)
-            committed = positions.get(place)
-            start = committed
-            if committed is None and tp.topic in self._topics.own:
-                start = OFFSET_BEGINNING
-            if committed is None and tp.topic == self._topics.source and place in positions:
-                self._refusal = _no_position(self._topics, tp.partition)
+            committed = start = positions.get(place)
+            # Absent from `positions` is unknown, not missing: the client then asks for itself.
+            if committed is None and place in positions:
+                if tp.topic in self._topics.own:
+                    start = OFFSET_BEGINNING
+                else:
+                    self._refusal = _no_position(self._topics, tp.partition)
             self._ledger.assign(place, self._epoch, committed)
             placed.append(TopicPartition(tp.topic, tp.partition, start) if start is not None else tp)
         if self._incremental:
