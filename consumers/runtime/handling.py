@@ -65,10 +65,11 @@ class Handling:
         if isinstance(event, Result):
             return event
         try:
-            outcome = self._group.handlers[event.type_name](event, self._delivery(event, record), self._dependencies)
+            handler = self._group.handlers[event.type_name]
+            outcome = _outcome(handler(event, self._delivery(event, record), self._dependencies))
         except BaseException as error:  # noqa: BLE001 - also SystemExit: it would end the thread without a word
             return self._result(record, began, event, error=error)
-        return self._result(record, began, event, outcome or Outcome.PROCESSED)
+        return self._result(record, began, event, outcome)
 
     def _batch(self, run: Run) -> Iterator[Result]:
         began = clock.monotonic()
@@ -103,7 +104,7 @@ class Handling:
             return [Outcome.PROCESSED] * len(batch)
         if len(outcomes) != len(batch):
             raise TypeError(f"the batch handler returned {len(outcomes)} outcomes for {len(batch)} events")
-        return [outcome or Outcome.PROCESSED for outcome in outcomes]
+        return [_outcome(outcome) for outcome in outcomes]
 
     def _read(self, record: Record, began: float) -> Event | Result:
         """Return the event, or the result of a record that is unreadable or too old for this group."""
@@ -148,6 +149,15 @@ class Handling:
             maybe_done=record.maybe_done,
             idempotency_epoch=self._idempotency_epoch,
         )
+
+
+def _outcome(returned: object) -> Outcome:
+    """Return what a handler said; raises `TypeError` for anything else, since False may well mean "not done"."""
+    if returned is None:
+        return Outcome.PROCESSED
+    if not isinstance(returned, Outcome):
+        raise TypeError(f"the handler returned {type(returned).__name__}, which is neither None nor an Outcome")
+    return returned
 
 
 def _decoded(record: Record) -> Event:
