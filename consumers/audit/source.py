@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from typing import Any, Self
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from orderflow.core import clock, kafka
 from orderflow.core.errors import Misconfigured, PartialOrUnknown
@@ -23,19 +24,16 @@ class SourceLog:
 
     def __init__(self, settings: Settings, *, patience_seconds: float = 30.0) -> None:
         """Find the ends. Raises `Misconfigured` when the cluster or the topic is not there."""
-        kafka.admin(settings.kafka)  # says why, when nobody answers
         self._topic = settings.kafka.source_topic
         self._patience = patience_seconds
-        self._consumer = Consumer(_config(settings))
-        self._ends: dict[int, int] = {}
-        self._next: dict[int, int] = {}
-        self.unread = 0
-        for partition in self._partitions(settings.kafka.start_timeout_seconds):
-            place = TopicPartition(self._topic, partition)
-            low, high = self._consumer.get_watermark_offsets(place, settings.kafka.start_timeout_seconds)
-            self.unread += low
-            self._next[partition], self._ends[partition] = low, high
+        client = kafka.admin(settings.kafka)
+        places = _places(client, self._topic, settings.kafka.start_timeout_seconds)
+        # Uncommitted: the consumer's own watermarks would not count what an open transaction hides.
+        self._next = _offsets(client, places, OffsetSpec.earliest())
+        self._ends = _offsets(client, places, OffsetSpec.latest())
+        self.unread = sum(self._next.values())
         self.total = sum(self._ends.values()) - self.unread
+        self._consumer = Consumer(_config(settings))
 
     def __enter__(self) -> Self:
         """Return the log itself."""
@@ -82,13 +80,6 @@ class SourceLog:
                     open_partitions.discard(partition)
                     self._consumer.pause([TopicPartition(self._topic, partition)])
 
-    def _partitions(self, timeout: float) -> list[int]:
-        found = self._consumer.list_topics(self._topic, timeout=timeout).topics[self._topic]
-        if found.error is not None:
-            self._consumer.close()
-            raise Misconfigured(f"topic {self._topic}: {found.error.str()}; run `orderflow provision`")
-        return sorted(found.partitions)
-
     def _poll(self) -> list[Message]:
         first = self._consumer.poll(_TICK_SECONDS)
         return [first, *self._consumer.consume(_BATCH - 1, 0)] if first is not None else []
@@ -104,6 +95,21 @@ class SourceLog:
         reached = min(offset, self._ends[partition])
         self._next[partition] = reached
         self.unread += self._ends[partition] - reached
+
+
+def _places(client: AdminClient, topic: str, timeout: float) -> list[TopicPartition]:
+    found = client.list_topics(topic, timeout=timeout).topics[topic]
+    if found.error is not None:
+        raise Misconfigured(f"topic {topic}: {found.error.str()}; run `orderflow provision`")
+    return [TopicPartition(topic, partition) for partition in sorted(found.partitions)]
+
+
+def _offsets(client: AdminClient, places: list[TopicPartition], which: OffsetSpec) -> dict[int, int]:
+    asked = client.list_offsets(dict.fromkeys(places, which), isolation_level=IsolationLevel.READ_UNCOMMITTED)
+    try:
+        return {place.partition: answer.result().offset for place, answer in asked.items()}
+    except KafkaException as error:
+        raise PartialOrUnknown(f"Kafka does not say where the topic ends ({error}); run it again") from error
 
 
 def _position(message: Message) -> tuple[int, int]:

@@ -28,10 +28,10 @@ _DIFFERENT = """
 SELECT DISTINCT r.event_id FROM audit.rows r WHERE EXISTS (SELECT FROM seen s WHERE s.event_id = r.event_id)
 AND NOT EXISTS (SELECT FROM seen s WHERE s.event_id = r.event_id AND s.value_sha256 = r.value_sha256)
 """
-_COUNTED = "SELECT count(*), (array_agg(event_id::text ORDER BY event_id))[1:%s] FROM ({}) AS ids"
+_COUNTED = "SELECT count(*), (array_agg(event_id::text ORDER BY event_id))[1:%(examples)s] FROM ({}) AS ids"
 _WITHOUT_RECORD = """
 SELECT DISTINCT r.event_id FROM audit.rows r
-WHERE r.recorded_at <= %s AND NOT EXISTS (SELECT FROM seen s WHERE s.event_id = r.event_id)
+WHERE r.recorded_at <= %(before)s AND NOT EXISTS (SELECT FROM seen s WHERE s.event_id = r.event_id)
 """
 
 
@@ -140,12 +140,14 @@ def _compare(connection: Connection, before: datetime, *, records: int, foreign:
         unread=unread,
         missing=_finding(connection, _MISSING),
         different=_finding(connection, _DIFFERENT),
-        without_record=_finding(connection, _WITHOUT_RECORD, before),
+        without_record=_finding(connection, _WITHOUT_RECORD, before=before),
     )
 
 
-def _finding(connection: Connection, event_ids: str, *parameters: datetime) -> Finding:
-    row = connection.execute(sql.SQL(_COUNTED).format(sql.SQL(event_ids)), (*parameters, EXAMPLES)).fetchone()
+def _finding(connection: Connection, event_ids: str, **parameters: datetime) -> Finding:
+    row = connection.execute(
+        sql.SQL(_COUNTED).format(sql.SQL(event_ids)), {**parameters, "examples": EXAMPLES}
+    ).fetchone()
     assert row is not None  # noqa: S101 - an aggregate always returns one row
     return Finding(row[0], tuple(row[1] or ()))
 
