@@ -1,7 +1,7 @@
 """What every test may ask for: the real parts, and a clean corner of each.
 
-`ORDERFLOW_TEST_STACK=FOLDER` joins the running stack of that folder (`orderflow stack up` there) instead of
-starting one, which saves some seconds a run.
+`ORDERFLOW_TEST_STACK=FOLDER/.orderflow` joins the stack that `orderflow stack up --quick-groups` left running in
+FOLDER, instead of starting one, which saves some seconds a run.
 """
 
 import contextlib

@@ -27,15 +27,27 @@ def up(
     redis_port: Annotated[int | None, typer.Option(help=f"{_NOT_SO} 6379.", min=1, max=65_535)] = None,
     postgres_port: Annotated[int | None, typer.Option(help=f"{_NOT_SO} 5432.", min=1, max=65_535)] = None,
     smtp_port: Annotated[int | None, typer.Option(help=f"{_NOT_SO} 1025.", min=1, max=65_535)] = None,
+    quick_groups: Annotated[
+        bool, typer.Option("--quick-groups", help="Groups rebalance in 1 s instead of 5 s, as tests like it.")
+    ] = False,
 ) -> None:
     """Start what does not run, wait until it answers, write `.orderflow/env`."""
+    from orderflow.ops.stack.extra import require_extra
+
+    require_extra()
     from orderflow.ops.stack.layout import Layout
     from orderflow.ops.stack.progress import reporter
     from orderflow.ops.stack.stack import LocalStack
 
     folder = _state_dir()
     layout = Layout.for_people(
-        Layout.load(folder), brokers=brokers, kafka=kafka_port, redis=redis_port, postgres=postgres_port, smtp=smtp_port
+        Layout.load(folder),
+        brokers=brokers,
+        kafka=kafka_port,
+        redis=redis_port,
+        postgres=postgres_port,
+        smtp=smtp_port,
+        quick_groups=quick_groups,
     )
     with reporter() as progress:
         stack = LocalStack(folder, layout, progress)
@@ -54,6 +66,9 @@ def down(
     wipe: Annotated[bool, typer.Option("--wipe", help="Remove all that it stored, too.")] = False,
 ) -> None:
     """Stop every part; nothing is left running."""
+    from orderflow.ops.stack.extra import require_extra
+
+    require_extra()
     from orderflow.core.errors import Misconfigured
     from orderflow.ops.stack.layout import Layout, Options, Ports
     from orderflow.ops.stack.stack import LocalStack
@@ -76,6 +91,9 @@ def down(
 @app.command()
 def status(*, as_json: Json = False) -> None:
     """Ask every part; exit 1 when one is dead or silent, 4 when none was started."""
+    from orderflow.ops.stack.extra import require_extra
+
+    require_extra()
     from dataclasses import asdict
 
     from orderflow.core.errors import Misconfigured, NothingMatched

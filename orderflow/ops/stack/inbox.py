@@ -71,7 +71,7 @@ class Inbox:
         if not (self._folder / _MAILDIR).is_dir():
             return []
         box = mailbox.Maildir(self._folder / _MAILDIR, create=False)
-        keys = sorted(((_arrival(key), key) for key in box.keys()))  # noqa: SIM118 - iterating a Maildir yields messages
+        keys = sorted((_arrival(key), key) for key in box.keys())  # noqa: SIM118 - iterating a Maildir yields messages
         return [_parse(number, at, box.get_bytes(key)) for number, ((at, _), key) in enumerate(keys, start=1)]
 
     def find(self, name: str) -> Mail:

@@ -93,6 +93,7 @@ class Layout:
         redis: int | None = None,
         postgres: int | None = None,
         smtp: int | None = None,
+        quick_groups: bool = False,
     ) -> Self:
         """Return what `orderflow stack up` starts: what is asked for, else as `was` last time, else the fixed ports."""
         count = brokers or (was.options.brokers if was else 1)
@@ -106,7 +107,7 @@ class Layout:
             smtp=smtp or last.smtp,
             brokers=count,
         )
-        return cls(fixed, Options(brokers=count))
+        return cls(fixed, Options(brokers=count, quick_groups=quick_groups))
 
     def save(self, state_dir: Path) -> None:
         """Write it, readable by the owner alone: it has PostgreSQL's password."""
@@ -156,7 +157,8 @@ def owner_of(port: int) -> str | None:
     """Return who listens on a port, as `name (pid n)`, or None where the system does not tell."""
     try:
         for connection in psutil.net_connections(kind="tcp"):
-            if connection.status == psutil.CONN_LISTEN and connection.laddr.port == port and connection.pid:
+            listens = connection.status == psutil.CONN_LISTEN and connection.laddr and connection.laddr.port == port
+            if listens and connection.pid:
                 return f"{psutil.Process(connection.pid).name()} (pid {connection.pid})"
     except psutil.Error:
         return None
