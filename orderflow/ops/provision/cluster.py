@@ -1,13 +1,15 @@
 """What the cluster says, as plain values; each call waits for the brokers' answer."""
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, IsolationLevel, KafkaException
+from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as Partition
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec
 
+from orderflow.core import clock
 from orderflow.core.errors import OrderflowError
 
 if TYPE_CHECKING:
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 ANSWER_SECONDS = 15.0
+_LEADER_SECONDS = 0.1
+_NO_LEADER = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
 NO_OFFSET = -1  # what ListOffsets answers for a time after the last record
 
 
@@ -104,18 +108,31 @@ def committed(admin: AdminClient, group_id: str, topic: str, partitions: int) ->
 def offsets(admin: AdminClient, topic: str, partitions: Iterable[int], at: OffsetSpec) -> dict[int, int]:
     """Return the offset of each partition `at` its start, its last stable end, or a time.
 
-    `NO_OFFSET` stands for a time after the last record.
+    `NO_OFFSET` stands for a time after the last record. Waits while a partition has no leader, as
+    right after the topic was made.
     """
     asked: Mapping[Partition, OffsetSpec] = {Partition(topic, number): at for number in partitions}
     if not asked:
         return {}
-    futures: Mapping[Partition, Future[Any]] = admin.list_offsets(
-        dict(asked), isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=ANSWER_SECONDS
-    )
-    return {
-        partition.partition: answer(future, f"show the offsets of {topic}").offset
-        for partition, future in futures.items()
-    }
+    until = clock.monotonic() + ANSWER_SECONDS
+    while True:
+        futures: Mapping[Partition, Future[Any]] = admin.list_offsets(
+            dict(asked), isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=ANSWER_SECONDS
+        )
+        try:
+            return {
+                partition.partition: answer(future, f"show the offsets of {topic}").offset
+                for partition, future in futures.items()
+            }
+        except OrderflowError as error:
+            if not _without_leader(error) or clock.monotonic() > until:
+                raise
+            time.sleep(_LEADER_SECONDS)
+
+
+def _without_leader(error: OrderflowError) -> bool:
+    cause = error.__cause__
+    return isinstance(cause, KafkaException) and cause.args[0].code() in _NO_LEADER
 
 
 def each(futures: "Mapping[str, Future[None]]", what: Callable[[str], str]) -> None:
