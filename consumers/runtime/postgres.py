@@ -22,8 +22,8 @@ _OUTAGE = (psycopg.OperationalError, errors.ReadOnlySqlTransaction, errors.Insuf
 def failures_named() -> Iterator[None]:
     """Turn PostgreSQL's errors into a handler's words; only for work that a rollback or an inbox makes repeatable.
 
-    Raises `Retry` on a serialization failure or a deadlock, `Outage` when the server is away, read-only
-    or refuses us, and when the pool has no connection in time. Everything else passes unchanged.
+    Raises `Retry` on a serialization failure or a deadlock, `Outage` when the server is away, read-only or
+    refuses us, and when a statement or the wait for a connection takes too long. All else passes unchanged.
     """
     try:
         yield
@@ -37,12 +37,13 @@ def failures_named() -> Iterator[None]:
 def opened(settings: Settings, owner: str, *relations: str) -> Iterator[ConnectionPool[Connection]]:
     """Hand out a pool under the owner's role, once the database and these relations are known to be there.
 
+    A statement takes no longer than a handler may (`worker.deadline_seconds`).
     Raises `Misconfigured` when the server does not answer or a relation is missing or out of reach.
     """
     with database.connect(settings.database, owner, autocommit=True) as connection:
         for relation in relations:
             _require(connection, relation)
-    with database.pool(settings.database, owner) as pool:
+    with database.pool(settings.database, owner, limit_seconds=settings.worker.deadline_seconds) as pool:
         yield pool
 
 

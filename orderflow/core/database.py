@@ -16,20 +16,34 @@ ROLES = {
 }
 
 
-def dsn(database: DatabaseSettings, owner: str | None = None) -> str:
-    """Return a connection string; with `owner`, one whose sessions start under that owner's role."""
+def dsn(database: DatabaseSettings, owner: str | None = None, *, limit_seconds: float | None = None) -> str:
+    """Return a connection string; with `owner`, one whose sessions start under that owner's role.
+
+    `limit_seconds` ends a statement that takes longer (`QueryCanceled`), and a connection whose server has
+    acknowledged nothing for as long (Linux only).
+    """
     plain = database.dsn.get_secret_value()
-    role = {"options": f"-c role={ROLES[owner]}"} if owner else {}
-    return conninfo.make_conninfo(plain, connect_timeout=5, application_name=f"orderflow-{owner or 'admin'}", **role)
+    chosen: dict[str, str | int] = {"application_name": f"orderflow-{owner or 'admin'}", "connect_timeout": 5}
+    options = [f"-c role={ROLES[owner]}"] if owner else []
+    if limit_seconds is not None:
+        milliseconds = int(limit_seconds * 1000)
+        options.append(f"-c statement_timeout={milliseconds}")
+        chosen["tcp_user_timeout"] = milliseconds
+    if options:
+        chosen["options"] = " ".join(options)
+    return conninfo.make_conninfo(plain, **chosen)
 
 
-def pool(database: DatabaseSettings, owner: str, *, size: int | None = None) -> ConnectionPool[Connection]:
+def pool(
+    database: DatabaseSettings, owner: str, *, size: int | None = None, limit_seconds: float | None = None
+) -> ConnectionPool[Connection]:
     """Return a closed pool of connections under the owner's role; use it as a context manager.
 
+    `limit_seconds` is the time limit of a statement, as for `dsn`.
     `pool.connection()` raises `psycopg_pool.PoolTimeout` (an `OperationalError`) after `pool_timeout_seconds`.
     """
     return ConnectionPool(
-        dsn(database, owner),
+        dsn(database, owner, limit_seconds=limit_seconds),
         min_size=1,
         max_size=size or database.pool_size,
         timeout=database.pool_timeout_seconds,

@@ -216,6 +216,20 @@ def test_a_database_that_lets_nobody_in_is_an_outage_and_heals(
     assert levels(pool) == {"TEA": (5, 1)}
 
 
+def test_a_statement_that_waits_longer_than_a_handler_may_is_an_outage(
+    provisioned: Settings, admin: psycopg.Connection
+) -> None:
+    worker = provisioned.worker.model_copy(update={"deadline_seconds": 0.3})
+    order = order_created({"TEA": 1})
+    with open_stock(provisioned.model_copy(update={"worker": worker})) as pool:
+        load(pool, TEA=5)
+        with admin.transaction():
+            admin.execute("LOCK TABLE inventory.stock")
+            with pytest.raises(Outage, match="QueryCanceled"):
+                handle(pool, order)
+        assert handle(pool, order) is Outcome.PROCESSED
+
+
 def test_loading_sets_what_is_on_hand_but_never_below_what_is_reserved(pool: Pool) -> None:
     load(pool, TEA=5, CUP=1)
     handle(pool, order_created({"TEA": 3}))
