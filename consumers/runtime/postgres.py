@@ -40,11 +40,19 @@ def opened(settings: Settings, owner: str, *relations: str) -> Iterator[Connecti
     A statement takes no longer than a handler may (`worker.deadline_seconds`).
     Raises `Misconfigured` when the server does not answer or a relation is missing or out of reach.
     """
-    with database.connect(settings.database, owner, autocommit=True) as connection:
-        for relation in relations:
-            _require(connection, relation)
+    with connected(settings, owner, *relations):
+        pass
     with database.pool(settings.database, owner, limit_seconds=settings.worker.deadline_seconds) as pool:
         yield pool
+
+
+@contextmanager
+def connected(settings: Settings, owner: str, *relations: str) -> Iterator[Connection]:
+    """Hand out one connection under the owner's role, committed at the end. Raises as `opened` does."""
+    with database.connect(settings.database, owner) as connection:
+        for relation in relations:
+            _require(connection, relation)
+        yield connection
 
 
 def _require(connection: Connection, relation: str) -> None:

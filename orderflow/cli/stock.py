@@ -17,10 +17,11 @@ def load(
 ) -> None:
     """Set the pieces on hand of each article in FILE, all or none; other articles stay as they are."""
     from consumers.inventory import fixtures, stock
-    from orderflow.core import database, settings
+    from consumers.runtime import postgres
+    from orderflow.core import settings
 
     on_hand = fixtures.read(file)
-    with database.connect(settings.load().database, "inventory") as connection:
+    with postgres.connected(settings.load(), "inventory", *stock.RELATIONS) as connection:
         count = stock.load(connection, on_hand)
     if as_json:
         typer.echo(json.dumps({"articles": count, "pieces": sum(on_hand.values())}))
@@ -32,9 +33,10 @@ def load(
 def list_(*, as_json: Json = False) -> None:
     """List every article."""
     from consumers.inventory import stock
-    from orderflow.core import database, settings
+    from consumers.runtime import postgres
+    from orderflow.core import settings
 
-    with database.connect(settings.load().database, "inventory") as connection:
+    with postgres.connected(settings.load(), "inventory", *stock.RELATIONS) as connection:
         levels = stock.levels(connection)
     if as_json:
         rows = [

@@ -7,8 +7,21 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from orderflow.cli import app
-from orderflow.core.errors import OrderflowError, Refused
+from orderflow.core.errors import Misconfigured, OrderflowError, Refused
 from orderflow.core.settings import Settings
+
+
+def test_without_tables_the_command_that_makes_them_is_named(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    # Roles belong to the server; here it has none of ours, or has them without a schema in this database.
+    environ = {"ORDERFLOW_DATABASE__DSN": settings.database.dsn.get_secret_value()}
+
+    result = CliRunner().invoke(app, ["stock", "ls"], env=environ)
+
+    assert isinstance(result.exception, Misconfigured)
+    assert "orderflow provision" in str(result.exception)
 
 
 def test_stock_is_loaded_listed_and_refused(
