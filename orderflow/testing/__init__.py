@@ -1,15 +1,15 @@
 """What other teams test their handlers with: events, groups, and a harness on the real parts."""
 
-from orderflow.testing.events import new_id, order_cancelled, order_created, order_paid
 from orderflow.testing.groups import make_group
 from orderflow.testing.harness import Found, GroupHarness, WorkerThread, tuned
+from orderflow.testing.samples import delivery_of, order_cancelled, order_created, order_paid
 
 __all__ = [
     "Found",
     "GroupHarness",
     "WorkerThread",
+    "delivery_of",
     "make_group",
-    "new_id",
     "order_cancelled",
     "order_created",
     "order_paid",
