@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from consumers.runtime.group import Delivery, Outcome
+from orderflow.core import clock
 from orderflow.core.settings import Settings
-from orderflow.testing import GroupHarness, make_group, order_created
+from orderflow.testing import GroupHarness, make_group, order_created, tuned
 from retry.errors import Outage
 from schemas.events import Event, OrderCreated
 
@@ -56,3 +57,22 @@ def test_committed_is_what_was_handled(few_partitions: Settings, *, batches: boo
             assert harness.committed() == {0: k}
             assert harness.lag() == NUMBER - k
     assert set(done.values()) == {1}
+
+
+def test_a_stop_commits_what_was_handled_since_the_last_commit(few_partitions: Settings) -> None:
+    done: list[OrderCreated] = []
+    group = make_group()
+
+    @group.on(OrderCreated)
+    def handle(event: OrderCreated, _delivery: Delivery, _deps: Any) -> None:
+        done.append(event)
+
+    with GroupHarness(group, tuned(few_partitions, commit_seconds=600.0), workers=0) as harness:
+        worker = harness.start_worker()
+        harness.publish(*(order_created() for _ in range(NUMBER)))
+        harness.wait_until(lambda: len(done) == NUMBER, "all to be handled", 60)
+        assert harness.committed() == {0: 0}
+        began = clock.monotonic()
+        worker.stop()
+        assert clock.monotonic() - began < few_partitions.worker.revoke_budget_seconds
+        assert harness.committed() == harness.ends()
