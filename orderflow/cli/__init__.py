@@ -9,7 +9,7 @@ from orderflow.cli import audit, customers, db, groups, keys, mail, outbox, sche
 from orderflow.cli.api import api
 from orderflow.cli.config import config
 from orderflow.cli.failures import INTERRUPTED, sentence
-from orderflow.cli.local import demo
+from orderflow.cli.local import demo, down, up
 from orderflow.cli.provision import provision
 from orderflow.cli.relay import relay
 from orderflow.cli.worker import worker
@@ -37,6 +37,8 @@ app.command()(api)
 app.command()(relay)
 app.command()(worker)
 app.command()(provision)
+app.command()(up)
+app.command()(down)
 app.command()(demo)
 app.command()(config)
 

@@ -1,10 +1,16 @@
 """`orderflow up`, `orderflow down` and `orderflow demo`: the whole shop on this machine."""
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orderflow.cli.output import Json, print_json
+from orderflow.cli.output import Json, print_json, print_table
+
+if TYPE_CHECKING:
+    from orderflow.ops.local.up import Brought
+
+_NOT_SO = "Default: as last time, else"
 
 
 def demo(
@@ -26,3 +32,90 @@ def demo(
         summary.show(result, console)
     if not result.right:
         raise typer.Exit(1)
+
+
+def up(
+    *,
+    api_port: Annotated[int | None, typer.Option(help=f"{_NOT_SO} 8080.", min=1, max=65_535)] = None,
+    metrics_port: Annotated[
+        int | None, typer.Option(help=f"Of the first worker; the others and the relay follow it. {_NOT_SO} 9101.")
+    ] = None,
+    kafka_port: Annotated[int | None, typer.Option(help=f"{_NOT_SO} 9092.", min=1, max=65_530)] = None,
+    redis_port: Annotated[int | None, typer.Option(help=f"{_NOT_SO} 6379.", min=1, max=65_535)] = None,
+    postgres_port: Annotated[int | None, typer.Option(help=f"{_NOT_SO} 5432.", min=1, max=65_535)] = None,
+    smtp_port: Annotated[int | None, typer.Option(help=f"{_NOT_SO} 1025.", min=1, max=65_535)] = None,
+) -> None:
+    """Start the whole shop on this machine and leave it running: parts, API, relay, workers, stock, customers."""
+    from orderflow.ops.local.ports import RolePorts
+    from orderflow.ops.local.shop import ROLES
+    from orderflow.ops.local.up import up as bring_up
+    from orderflow.ops.stack.layout import Layout
+    from orderflow.ops.stack.progress import reporter
+
+    folder = _state_dir()
+    layout = Layout.for_people(
+        Layout.load(folder), kafka=kafka_port, redis=redis_port, postgres=postgres_port, smtp=smtp_port
+    )
+    ports = RolePorts.for_people(RolePorts.load(folder / ROLES), api=api_port, metrics=metrics_port)
+    with reporter() as progress:
+        brought = bring_up(folder, layout, ports, progress)
+    _print_shop(brought)
+
+
+def down(
+    *,
+    wipe: Annotated[bool, typer.Option("--wipe", help="Remove all that it stored, too.")] = False,
+) -> None:
+    """Stop everything that `orderflow up` started; nothing is left running."""
+    from orderflow.ops.local.up import down as bring_down
+
+    if not bring_down(_state_dir(), wipe=wipe):
+        typer.echo("Nothing runs here; `orderflow up` starts it.")
+    elif wipe:
+        typer.echo("Stopped, and everything that it stored removed.")
+    else:
+        typer.echo("Stopped; `orderflow up` finds its orders again, `orderflow down --wipe` removes them.")
+
+
+def _print_shop(brought: "Brought") -> None:
+    from orderflow.ops.samples.shop import addresses
+
+    shop = brought.shop
+    typer.echo("The shop ran already.\n" if brought.ran else "The shop runs.\n")
+    print_table(
+        ("what", "where", "log"),
+        [
+            *((role.name, role.url.removesuffix("/readyz"), _near(role.daemon.log)) for role in shop.roles),
+            *((part.name, f"127.0.0.1:{part.port}", _near(part.daemon.log)) for part in shop.stack.parts),
+        ],
+    )
+    if brought.key is not None:
+        typer.echo("\nKEY below is its API key, shown this once.")
+    typer.echo("\n`orderflow keys new NAME` makes another API key.")
+    customer = next(iter(addresses()))
+    typer.echo(
+        "\nNext\n\n"
+        f"  KEY={brought.key or 'YOUR_KEY'}\n"
+        f"  curl -sS {shop.api_url}/v1/orders \\\n"
+        """    -H "Authorization: Bearer $KEY" -H 'Content-Type: application/json' \\\n"""
+        f"""    -d '{{"customer_id": "{customer}", "currency": "GBP",\n"""
+        """         "lines": [{"sku": "TEA-SENCHA-100", "quantity": 2, "unit_price": "10.66"}]}'\n\n"""
+        "  orderflow mail ls      the confirmation, a moment later\n"
+        "  orderflow groups ls    where each group stands\n\n"
+        "`orderflow down` stops it all."
+    )
+
+
+def _near(path: Path) -> str:
+    """Return a path as short as it can be written from here."""
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+def _state_dir() -> Path:
+    from orderflow.core import settings
+
+    # Not from the local env file: it may be the very thing that is broken.
+    return settings.load(env_file=Path()).state_dir

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from orderflow.core import clock
+from orderflow.core.errors import OrderflowError
 from orderflow.ops.demo import odd
 from orderflow.ops.demo.client import OrderClient, PlacedOrder
 from orderflow.ops.demo.display import Display
@@ -15,7 +16,7 @@ from orderflow.ops.samples.shop import SampleOrder
 
 # The slowest order waits 6 s for its retries; what is pending after this long is told as a difference.
 DRAIN_SECONDS = 60.0
-_TICK_SECONDS = 0.25
+_TICK_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +51,12 @@ def let_flow(
                 _look(shop, reader, display)
         finally:
             client.stop()
-    placing.result()
-    garbage.result()
+    try:
+        placing.result()
+        garbage.result()
+    except OrderflowError:
+        shop.assert_alive()  # a death is the better explanation
+        raise
     changes = {change for order in placed for change in order.changes}
     display.end(f"{len(placed)} orders placed over HTTP: {len(changes)} changes, and 1 record of garbage")
     return Flowed(placed, _drain(shop, reader, display, records=len(changes) + 1))

@@ -9,7 +9,6 @@ from confluent_kafka import KafkaError, Message, Producer
 from orderflow.core.errors import OrderflowError
 from orderflow.ops.demo.client import PlacedOrder
 from orderflow.ops.demo.facts import CREATED, Change, Facts
-from orderflow.ops.samples.shop import Oddity
 
 GARBAGE = b'{"note": "this is no event", "from": "another producer"}'
 _PRODUCE_SECONDS = 15.0
@@ -49,8 +48,8 @@ def put_garbage(bootstrap_servers: str, topic: str) -> None:
 
 def fates(placed: Sequence[PlacedOrder], facts: Facts, traces: Traces) -> list[Fate]:
     """Return what became of each odd one."""
-    by_oddity = {order.sample.odd: order for order in placed if order.sample.odd is not None}
-    tellers: dict[Oddity, Callable[[PlacedOrder], Fate]] = {
+    by_oddity: dict[str, PlacedOrder] = {order.sample.odd: order for order in placed if order.sample.odd is not None}
+    tellers: dict[str, Callable[[PlacedOrder], Fate]] = {
         "sent_twice": lambda order: _sent_twice(order, facts),
         "out_of_stock": lambda order: _out_of_stock(order, traces),
         "busy_mail_server": lambda order: _busy_mail_server(order, facts, traces),
@@ -63,14 +62,14 @@ def _sent_twice(order: PlacedOrder, facts: Facts) -> Fate:
     created = Change(CREATED, order.order_id, 1)
     events = [event for event in facts.published if event.change == created]
     right = order.replayed and order.changes.count(created) == 2 and len(events) == 1  # noqa: PLR2004 - both answers
-    became = "one order: the second request got the first answer again" if right else "more than one order"
-    return Fate("an order sent twice under one Idempotency-Key", became, right)
+    became = "one order, and the first answer again" if right else f"{len(events)} orders"
+    return Fate("an order sent twice with one key", became, right)
 
 
 def _out_of_stock(order: PlacedOrder, traces: Traces) -> Fate:
     state, short = traces.stock_state(order.order_id)
-    became = f"{state}, nothing reserved; short of {', '.join(short) or 'nothing'}"
-    return Fate("an order of more than there is in stock", became, state == "out_of_stock")
+    became = f"{state}: too little of {', '.join(short) or 'nothing'}"
+    return Fate("an order of more than is in stock", became, state == "out_of_stock")
 
 
 def _busy_mail_server(order: PlacedOrder, facts: Facts, traces: Traces) -> Fate:
@@ -79,9 +78,10 @@ def _busy_mail_server(order: PlacedOrder, facts: Facts, traces: Traces) -> Fate:
     sent = [mail for mail in facts.mails if mail.message_id.strip("<>").partition("@")[0] in event_ids]
     waits = traces.waits(order.order_id)
     tiers = " and ".join(f"{seconds} s" for seconds in waits)
-    became = f"waited {tiers or 'nowhere'}, then mailed: {len(sent)} mail after {len(codes)} refusals"
+    times = {1: "once"}.get(len(sent), f"{len(sent)} times")
+    became = f"waited {tiers or 'nowhere'}, then was mailed {times}"
     right = list(codes) == [451, 451] and list(waits) == [1, 5] and len(sent) == 1
-    return Fate("a mail server that answers 451 twice", became, right)
+    return Fate("a mail server that says 451 twice", became, right)
 
 
 def _unknown_customer(order: PlacedOrder, facts: Facts) -> Fate:
@@ -92,7 +92,7 @@ def _unknown_customer(order: PlacedOrder, facts: Facts) -> Fate:
         for letter in group.dead
         if str(letter.event_id) in event_ids
     }
-    return Fate("a customer whom the directory does not know", _deaths(found), found == {"email": "PERMANENT"})
+    return Fate("an order of an unknown customer", _deaths(found), found == {"email": "PERMANENT"})
 
 
 def _garbage(facts: Facts) -> Fate:
@@ -100,13 +100,13 @@ def _garbage(facts: Facts) -> Fate:
         group.name: letter.disposition for group in facts.groups for letter in group.dead if letter.event_id is None
     }
     right = len(facts.foreign) == 1 and found == {group.name: "POISON" for group in facts.groups}
-    return Fate("garbage bytes from another producer", _deaths(found), right)
+    return Fate("garbage from another producer", _deaths(found), right)
 
 
 def _deaths(found: dict[str, str]) -> str:
     kinds = sorted(set(found.values()))
     told = [f"{kind} in {', '.join(group for group, own in found.items() if own == kind)}" for kind in kinds]
-    return f"a dead letter: {'; '.join(told)}" if told else "no dead letter"
+    return f"dead letter {'; '.join(told)}" if told else "no dead letter"
 
 
 def _created(facts: Facts, order_id: UUID) -> set[str]:

@@ -22,9 +22,12 @@ from orderflow.ops.local.ports import RolePorts
 from orderflow.ops.local.shop import LocalShop
 from orderflow.ops.provision.provision import provision
 from orderflow.ops.samples import shop as samples
+from orderflow.ops.stack.process import PartFailed
 from orderflow.ops.stack.stack import LocalStack
 from producers import auth
 
+# Half of the default: with 19 topics, partitions are what the broker's start-up work grows with.
+PARTITIONS = 6
 _OWNER = "demo"
 
 
@@ -52,7 +55,7 @@ def run(display: Display, *, keep: bool = False) -> Result:
     began = clock.monotonic()
     with _folder(keep=keep) as folder:
         stack = LocalStack.temporary(folder / "state", progress=display)
-        shop = LocalShop(stack, RolePorts.free())
+        shop = LocalShop(stack, RolePorts.free(), {"ORDERFLOW_KAFKA__PARTITIONS": str(PARTITIONS)})
         try:
             display.begin("starting Kafka, Redis, PostgreSQL and a mail sink")
             with stack:
@@ -61,11 +64,18 @@ def run(display: Display, *, keep: bool = False) -> Result:
                     result = _run(shop, display, began, folder / "logs" if keep else None)
                 finally:
                     _undisturbed()
+                    display.begin("clearing away")
                     shop.stop()
                     if keep:
                         shop.keep_logs(folder / "logs")
+                    # What is thrown away needs no end in good order, which takes a broker seconds.
+                    stack.kafka.kill()
+        except PartFailed as error:
+            where = f"all logs are in {folder / 'logs'}" if keep else "`orderflow demo --keep` keeps all logs"
+            raise PartFailed(f"{error}\n{where}") from error
         finally:
             _undisturbed()
+    display.end("everything was stopped and cleared away")
     return result
 
 

@@ -35,13 +35,16 @@ def as_json(result: Result) -> dict[str, Any]:
 
 def show(result: Result, console: Console) -> None:
     """Print the result for people."""
-    console.print(Group(Text(), *_odd(result), Text(), *_books(result), Text(), *_next(result)), soft_wrap=False)
+    with console.capture() as captured:
+        console.print(Group(*_odd(result), Text(), *_books(result), Text(), *_next(result)))
+    told = "\n".join(line.rstrip() for line in captured.get().splitlines())
+    console.file.write(f"\n{told}\n")
 
 
 def _odd(result: Result) -> list[RenderableType]:
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column()
-    table.add_column(min_width=34)
+    table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for fate in result.fates:
         table.add_row(_mark(right=fate.right), fate.what, fate.became)
@@ -58,14 +61,11 @@ def _books(result: Result) -> list[RenderableType]:
         figures = (line.published, line.applied, line.stale, line.skipped, line.dead, line.pending)
         table.add_row(line.group, *(f"{figure:,}" for figure in figures))
     rows: list[RenderableType] = [
-        Text("The books, from topics, tables and mail folder", style="bold"),
+        Text(f"The books of {result.orders} orders, from topics, tables and mail folder", style="bold"),
         table,
     ]
     if books.balance:
-        told = (
-            f"The books balance, event by event: {result.orders} orders, "
-            f"{books.mails_sent} of {books.mails_due} mails due and none twice."
-        )
+        told = f"They balance, event by event; of {books.mails_due} mails due each was sent, and none twice."
         return [*rows, Text.assemble(_mark(right=True), " ", told)]
     rows.append(Text.assemble(_mark(right=False), f" The books do not balance: {len(books.differences)} differences"))
     rows += [Padding(Text(str(one)), (0, 0, 0, 2)) for one in books.differences[:_SHOWN]]
@@ -78,8 +78,8 @@ def _next(result: Result) -> list[RenderableType]:
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     for command, what in NEXT:
         table.add_row(Text(command, style="cyan"), what)
-    where = f"all cleared away but the logs in {result.logs}" if result.logs else "all cleared away"
-    return [Text(f"Done in {result.seconds:.0f} s, {where}. Next:", style="bold"), table]
+    kept = [Text(f"All logs are in {result.logs}"), Text()] if result.logs else []
+    return [*kept, Text("Next", style="bold"), table]
 
 
 def _mark(*, right: bool) -> Text:

@@ -29,6 +29,13 @@ class RolePorts:
         return cls(api, metrics + len(workers), workers)
 
     @classmethod
+    def for_people(cls, was: Self | None, *, api: int | None = None, metrics: int | None = None) -> Self:
+        """Return what is asked for, else as `was` last time, else the fixed ones."""
+        last = was or cls.fixed()
+        asked = cls.fixed(api or last.api, metrics or METRICS_PORT)
+        return asked if metrics else cls(asked.api, last.relay, last.workers)
+
+    @classmethod
     def free(cls) -> Self:
         """Return ports that nothing listens on now."""
         api, relay, *workers = free_ports(2 + len(GROUPS))

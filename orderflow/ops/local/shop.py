@@ -11,7 +11,7 @@ from orderflow.core.settings import Settings, load
 from orderflow.ops.local.ports import RolePorts
 from orderflow.ops.local.roles import Role, environment_of, roles_of
 from orderflow.ops.stack.layout import HOST
-from orderflow.ops.stack.process import PartFailed
+from orderflow.ops.stack.process import Daemon, PartFailed
 from orderflow.ops.stack.stack import LocalStack
 
 ROLES = "roles"
@@ -42,6 +42,11 @@ class LocalShop:
         """Where orders are placed."""
         return f"http://{HOST}:{self.ports.api}"
 
+    @property
+    def daemons(self) -> list[Daemon]:
+        """Every process: the parts', then the roles'."""
+        return [*(part.daemon for part in self.stack.parts), *(role.daemon for role in self.roles)]
+
     def start(self) -> None:
         """Start every role that does not run, and wait until all are ready.
 
@@ -69,16 +74,16 @@ class LocalShop:
 
     def assert_alive(self) -> None:
         """Raise `PartFailed`, with the end of its log, when a role or a part has ended by itself."""
-        for daemon in [one.daemon for one in (*self.stack.parts, *self.roles)]:
+        for daemon in self.daemons:
             if daemon.died:
                 raise daemon.failed("died")
 
     def keep_logs(self, folder: Path) -> None:
         """Copy every log into one folder."""
         folder.mkdir(parents=True, exist_ok=True)
-        for one in (*self.stack.parts, *self.roles):
-            if one.daemon.log.exists():
-                shutil.copyfile(one.daemon.log, folder / f"{one.name.replace(' ', '-').lower()}.log")
+        for daemon in self.daemons:
+            if daemon.log.exists():
+                shutil.copyfile(daemon.log, folder / f"{daemon.name.replace(' ', '-').lower()}.log")
 
 
 @contextmanager
@@ -94,9 +99,13 @@ def _together(action: Callable[[Role], None], roles: list[Role]) -> None:
     """Act on all at once. Raises what the first of them raised, a death before a silence."""
     if not roles:
         return
-    with ThreadPoolExecutor(len(roles)) as pool:
+    pool = ThreadPoolExecutor(len(roles))
+    try:
         done = [pool.submit(action, role) for role in roles]
         wait(done)
+    finally:
+        # An interrupt must not wait for roles that are about to be stopped.
+        pool.shutdown(wait=False)
     errors = [error for one in done if (error := one.exception()) is not None]
     if errors:
         raise next((error for error in errors if isinstance(error, PartFailed)), errors[0])
