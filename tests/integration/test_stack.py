@@ -28,6 +28,7 @@ from orderflow.ops.stack.mail import MailSink
 from orderflow.ops.stack.process import PartFailed, live_process, read_json
 from orderflow.ops.stack.redis import Redis
 from orderflow.ops.stack.stack import LocalStack
+from orderflow.ops.stack.watchdog import Watchdog
 
 RUNNING = dict.fromkeys(["Kafka", "Redis", "PostgreSQL", "mail sink"], "running")
 
@@ -279,7 +280,7 @@ def test_three_brokers_go_on_without_one(tmp_path: Path) -> None:
     options = Options(brokers=3, quick_groups=True, durable=False)
     stack = LocalStack(tmp_path / "state", Layout(Ports.free(3), options))
     stack.state_dir.mkdir()
-    with contextlib.ExitStack() as whole:
+    with Watchdog(tmp_path), contextlib.ExitStack() as whole:
         whole.callback(stack.kafka.kill)
         stack.kafka.start()
         create_topic(stack.kafka.bootstrap_servers, "orders", replicas=3)

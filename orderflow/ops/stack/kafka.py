@@ -8,8 +8,10 @@ from orderflow.ops.stack.kafka_config import LOG4J, server_properties
 from orderflow.ops.stack.kafka_java import BROKER_CLASS, FORMAT_CLASS, java
 from orderflow.ops.stack.kafka_ready import broker_answers, coordinators_answer
 from orderflow.ops.stack.layout import HOST, Layout
-from orderflow.ops.stack.part import READY_SECONDS, Part, wait_for_answer
+from orderflow.ops.stack.part import READY_SECONDS, STOP_SECONDS, Part, wait_for_answer
 from orderflow.ops.stack.process import Command, run_to_end
+
+_LAST_OF_MANY_SECONDS = 2.0
 
 
 class Broker(Part):
@@ -76,8 +78,11 @@ class Kafka:
         wait_for_answer(self.brokers[0].daemon, lambda: coordinators_answer(self.bootstrap_servers), ready_seconds)
 
     def stop(self) -> None:
-        """End all brokers in good order."""
-        self._all(Broker.stop)
+        """End all brokers, one after the other: each asks the controllers for leave, and the last has nobody to ask."""
+        *others, last = self.brokers
+        for broker in others:
+            broker.stop()
+        last.stop(_LAST_OF_MANY_SECONDS if others else STOP_SECONDS)
 
     def kill(self) -> None:
         """SIGKILL all brokers."""

@@ -13,6 +13,7 @@ from orderflow.core import clock
 from orderflow.ops.stack.process import Command, Daemon
 
 READY_SECONDS = 60.0
+STOP_SECONDS = 10.0
 _TICK_SECONDS = 0.02
 
 # What a child may see of our environment: no ORDERFLOW_ secret, no proxy, nothing that changes how it runs.
@@ -59,9 +60,9 @@ class Part(ABC):
         """Wait for a real answer. Raises `PartFailed` at once when it dies, or after `seconds`."""
         wait_for_answer(self.daemon, self.answer, seconds)
 
-    def stop(self) -> None:
-        """End it in good order; no error when it does not run."""
-        self.daemon.stop()
+    def stop(self, grace: float = STOP_SECONDS) -> None:
+        """End it in good order, by force after `grace` seconds; no error when it does not run."""
+        self.daemon.stop(grace)
 
     def kill(self) -> None:
         """SIGKILL; its data stays as it was at that moment."""

@@ -107,9 +107,9 @@ class LocalStack:
             if self._watchdog is not None:
                 self._watchdog.watch()
             try:
-                self._start_all()
+                self._together(self.kafka.start, self.redis.start, self.postgres.start, self.mail.start)
             except BaseException:
-                self._each(Part.stop, [part for part in asleep if part.daemon.running or part.daemon.died])
+                self._together(*(part.stop for part in asleep))
                 raise
             if self._watchdog is None:
                 self._write_env()
@@ -119,7 +119,7 @@ class LocalStack:
         if not self.state_dir.is_dir():
             return
         with self._alone():
-            self._each(Part.stop, self.parts)
+            self._together(self.kafka.stop, self.redis.stop, self.postgres.stop, self.mail.stop)
             (self.state_dir / "env").unlink(missing_ok=True)
             if wipe:
                 self._wipe()
@@ -189,20 +189,14 @@ class LocalStack:
                     )
                     raise Misconfigured(message)
 
-    def _start_all(self) -> None:
-        starts: list[Callable[[], None]] = [self.kafka.start, self.redis.start, self.postgres.start, self.mail.start]
-        with ThreadPoolExecutor(len(starts)) as pool:
-            started = [pool.submit(start) for start in starts]
-            wait(started)
-        errors = [error for future in started if (error := future.exception()) is not None]
-        if errors:
-            raise errors[0]
-
     @staticmethod
-    def _each(action: Callable[[Part], None], parts: list[Part]) -> None:
-        if parts:
-            with ThreadPoolExecutor(len(parts)) as pool:
-                list(pool.map(action, parts))
+    def _together(*actions: Callable[[], None]) -> None:
+        """Do all at once; raise the first error when all have ended."""
+        with ThreadPoolExecutor(max(1, len(actions))) as pool:
+            done = [pool.submit(action) for action in actions]
+            wait(done)
+        for future in done:
+            future.result()
 
     def _wipe(self) -> None:
         for part in self.parts:
