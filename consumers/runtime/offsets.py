@@ -11,13 +11,13 @@ class _Assigned:
     epoch: int
     next_offset: int | None  # one beyond the highest delivered offset; None before the first
     floor: int  # never commit below: where the assignment started, then the highest value ever sent
-    unresolved: dict[int, int] = field(default_factory=dict)  # offset -> bytes, in delivery order
+    unresolved: dict[int, int] = field(default_factory=dict)  # offset -> bytes
     held_bytes: int = 0
     sent: int | None = None  # the value of the last commit that is acknowledged or under way
 
     def committable(self, position: int) -> int | None:
         if self.unresolved:
-            return max(next(iter(self.unresolved)), self.floor)
+            return max(min(self.unresolved), self.floor)
         # Nothing in flight or held: the consumer's position has passed trailing transaction
         # markers, which nobody delivers. It is negative before the first fetch.
         known = self.next_offset if self.next_offset is not None else -1
@@ -54,11 +54,15 @@ class OffsetLedger:
         return assigned.epoch if assigned else None
 
     def deliver(self, place: Place, offset: int, size: int) -> bool:
-        """Note a delivered record that must be resolved. Returns False for one that was delivered before."""
+        """Note a delivered record that must be resolved. Returns False for one that is in hand already.
+
+        One below the highest is taken too: what was done is for the claims to say, and a record that is
+        taken for a repetition by its offset alone would be lost if it is none.
+        """
         assigned = self._assigned[place]
-        if assigned.next_offset is not None and offset < assigned.next_offset:
+        if offset in assigned.unresolved:
             return False
-        assigned.next_offset = offset + 1
+        assigned.next_offset = max(offset + 1, assigned.next_offset or 0)
         assigned.unresolved[offset] = size
         assigned.held_bytes += size
         return True

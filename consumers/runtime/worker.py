@@ -108,7 +108,7 @@ class Worker:
         self.gone(places)
         while clock.monotonic() < until and self._unsettled(places):
             self._settle(_TURN_SECONDS)
-        self._intake.commits.commit_now(places)
+        self._intake.commits.commit_now(places, clock.monotonic())
 
     def gone(self, places: Collection[Place]) -> None:
         """Drop what waits; started handlers go on, and settle by their token."""
