@@ -67,7 +67,8 @@ WHERE published_at IS NULL
 
 _LIST = """
 SELECT id, event_id::text AS event_id, aggregate_id::text AS order_id, aggregate_version AS order_version, topic,
-       octet_length(value) AS bytes, created_at, quarantined_at, attempts, last_error
+       octet_length(value) AS bytes, created_at, extract(epoch FROM now() - created_at)::int AS age_seconds,
+       quarantined_at, attempts, last_error
 FROM api.outbox
 WHERE published_at IS NULL AND (quarantined_at IS NOT NULL OR NOT %(quarantined_only)s)
 ORDER BY id

@@ -28,15 +28,12 @@ def ls(
         print_json(rows)
         return
     print_table(
-        ("event", "order", "version", "bytes", "since", "state", "attempts", "last error"),
+        ("event", "state", "age s", "tries", "last error"),
         [
             (
                 row["event_id"],
-                row["order_id"],
-                row["order_version"],
-                row["bytes"],
-                row["created_at"].isoformat(timespec="seconds"),
                 "quarantined" if row["quarantined_at"] else "waiting",
+                row["age_seconds"],
                 row["attempts"],
                 row["last_error"] or "",
             )
