@@ -247,6 +247,7 @@ def test_a_repeated_complete_says_yes_again(claims: Claims, client: redis.Redis)
     claim(claims, "a")
     assert claims.complete([("event", "a"), ("event", "a")]) == [True, True]
     assert claims.renew([("event", "a")]) == [True]  # a renewal that was under way beside it
+    assert not claims.start("event", "a")
     assert state(client)["st"] == b"C"
     assert claim(claims, "a").answer is Answer.DONE
 
