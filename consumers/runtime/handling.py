@@ -27,6 +27,10 @@ class DeadlinePassed(Exception):
     """Raised in the handler's place when it came back after its deadline: its effect may have happened."""
 
 
+class LeaseLost(Exception):
+    """Raised in the handler's place when somebody else may hold the claim by now: it is claimed again."""
+
+
 @dataclass(frozen=True, slots=True)
 class Result:
     """What one handler call did with one record: an outcome, or an error and the stage that raised it."""
@@ -107,7 +111,9 @@ class Handling:
         return [_outcome(outcome) for outcome in outcomes]
 
     def _read(self, record: Record, began: float) -> Event | Result:
-        """Return the event, or the result of a record that is unreadable or too old for this group."""
+        """Return the event, or the result of a record that must not run: lost, unreadable, or too old."""
+        if record.lost:
+            return self._result(record, began, None, error=LeaseLost("the lease was over before the handler began"))
         try:
             event = _decoded(record)
         except InvalidEvent as error:

@@ -10,7 +10,7 @@ import fastavro
 import pytest
 
 from consumers.runtime.group import ConsumerGroup, Delivery, Outcome
-from consumers.runtime.handling import DeadlinePassed, Handling, IdsDisagree, Result
+from consumers.runtime.handling import DeadlinePassed, Handling, IdsDisagree, LeaseLost, Result
 from consumers.runtime.record import Record
 from orderflow.core import clock
 from orderflow.testing import make_group, order_created
@@ -208,3 +208,14 @@ def test_what_cannot_be_read_leaves_the_rest_of_its_batch_alone(make_record: Mak
     assert seen == [0, 2]
     assert {r.record.offset: type(r.error) for r in found} == {0: type(None), 1: NotFramed, 2: type(None)}
     assert results(batch_group(handle), make_record(value=b"garbage"))[0].stage is Stage.DECODE
+
+
+def test_a_record_whose_lease_was_lost_while_it_waited_for_a_thread_is_not_run(make_record: MakeRecord) -> None:
+    seen: list[int] = []
+
+    def handle(batch: Batch, _deps: Any) -> None:
+        seen.extend(delivery.offset for _, delivery in batch)
+
+    found = results(batch_group(handle), make_record(offset=0, lost=True), make_record(offset=1))
+    assert seen == [1]
+    assert type(found[0].error) is LeaseLost
