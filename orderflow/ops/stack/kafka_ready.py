@@ -1,13 +1,14 @@
 """Whether Kafka is ready, by what it answers: an open port only means that the socket is there."""
 
 import socket
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 _ASK_SECONDS = 2.0
+_ADMIN_ENDS_SECONDS = 30.0
 # Ids that Kafka's hash (Java's String.hashCode modulo 4) spreads over all four partitions of
 # __consumer_offsets and of __transaction_state, so that every coordinator has answered.
 _IDS = tuple(f"orderflow-ready-{n}" for n in range(4))
@@ -39,11 +40,13 @@ def coordinators_answer(bootstrap_servers: str) -> str | None:
 def _groups_answer(bootstrap_servers: str) -> bool:
     admin = AdminClient(_client(bootstrap_servers))
     try:
-        for future in admin.describe_consumer_groups(list(_IDS), request_timeout=_ASK_SECONDS).values():
-            future.result(_ASK_SECONDS)
-    except (KafkaException, TimeoutError):
+        asked = list(admin.describe_consumer_groups(list(_IDS), request_timeout=_ASK_SECONDS).values())
+    except KafkaException:
         return False
-    return True
+    # All of them, also after one failed: librdkafka aborts the whole process (rdkafka_queue.h, "eonce->refcnt > 0")
+    # when an admin client is dropped while a request of it is still out.
+    wait(asked, timeout=_ADMIN_ENDS_SECONDS)
+    return all(future.done() and future.exception() is None for future in asked)
 
 
 def _transactions_answer(bootstrap_servers: str, transactional_id: str) -> bool:
