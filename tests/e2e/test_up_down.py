@@ -1,0 +1,89 @@
+import json
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import Popen
+
+import httpx
+import psutil
+import pytest
+
+from orderflow.ops.samples.shop import addresses, orders
+from orderflow.ops.stack.layout import free_ports, is_free
+
+pytestmark = [pytest.mark.usefixtures("stack"), pytest.mark.timeout(400)]
+
+Start = Callable[..., Popen[str]]
+WaitUntil = Callable[[Callable[[], bool], str], None]
+SECONDS = 300.0
+
+
+@pytest.fixture
+def ports() -> dict[str, int]:
+    """Free ports for everything; the broker's controller and the further metrics follow the first."""
+    names = ("--api-port", "--metrics-port", "--kafka-port", "--redis-port", "--postgres-port", "--smtp-port")
+    while True:
+        chosen = dict(zip(names, free_ports(len(names)), strict=True))
+        followers = [chosen["--kafka-port"] + 1, *(chosen["--metrics-port"] + more for more in (1, 2, 3))]
+        if all(is_free(port) for port in followers) and not {*followers} & {*chosen.values()}:
+            return chosen
+
+
+def test_up_leaves_a_shop_running_and_down_ends_it_all(
+    orderflow: Start,
+    ports: dict[str, int],
+    left_running: Callable[[], list[str]],
+    wait_until: WaitUntil,
+    tmp_path: Path,
+) -> None:
+    def run(*verb: str) -> str:
+        process = orderflow(*verb)
+        out, err = process.communicate(timeout=SECONDS)
+        assert process.returncode == 0, err
+        return out
+
+    def pid_of(part: str) -> int:
+        return int(json.loads((tmp_path / ".orderflow" / part / "process.json").read_text())["pid"])
+
+    told = run("up", *(text for option, port in ports.items() for text in (option, str(port))))
+    assert told.startswith("The shop runs.")
+    key = told.partition("KEY=")[2].split()[0]
+    assert key.startswith("ofk_")
+    before = {part: pid_of(part) for part in ("kafka-1", "redis", "roles/api", "roles/relay", "roles/audit")}
+
+    again = run("up")
+    assert again.startswith("The shop ran already.")
+    assert "KEY=YOUR_KEY" in again
+    assert "orderflow keys new" in again
+    assert {part: pid_of(part) for part in before} == before
+
+    order = next(one for one in orders() if one.odd is None)
+    answer = httpx.post(
+        f"http://127.0.0.1:{ports['--api-port']}/v1/orders",
+        headers={"Authorization": f"Bearer {key}"},
+        json=order.model_dump(mode="json", include={"customer_id", "currency", "lines", "channel"}),
+        trust_env=False,
+    )
+    assert answer.status_code == 201, answer.text
+    wait_until(lambda: addresses()[order.customer_id] in run("mail", "ls", "--json"), "the confirmation")
+
+    # Down also ends what is left when parts of it have died.
+    for part in ("kafka-1", "roles/email"):
+        psutil.Process(pid_of(part)).kill()
+    assert run("down").startswith("Stopped")
+    assert left_running() == []
+    assert all(is_free(port) for port in ports.values())
+    assert run("down").startswith("Nothing runs here")
+    run("down", "--wipe")
+    assert not (tmp_path / ".orderflow").exists()
+
+
+def test_a_taken_port_is_named_with_its_owner(orderflow: Start, ports: dict[str, int], tmp_path: Path) -> None:
+    taken = ports["--redis-port"]
+    with socket.create_server(("127.0.0.1", taken)):
+        process = orderflow("up", *(text for option, port in ports.items() for text in (option, str(port))))
+        _, err = process.communicate(timeout=SECONDS)
+    assert process.returncode == 78
+    assert f"port {taken} for Redis is taken by" in err
+    assert "--redis-port" in err
+    assert not list(tmp_path.rglob("process.json"))
