@@ -1,18 +1,13 @@
 """The order API: its routes. What an order may do stands in `orders`, what is stored in `store`."""
 
 import hashlib
-import json
-from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from datetime import timedelta
-from decimal import Decimal
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import APIRouter, Depends, FastAPI, Header, Path, Request, Response, Security
-from fastapi.concurrency import run_in_threadpool
 from fastapi.openapi.utils import get_openapi
-from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 from psycopg import Connection
 from psycopg_pool import ConnectionPool
@@ -24,11 +19,10 @@ from producers.auth import KeyRing, OpenHouse
 from producers.backlog import Gate
 from producers.bodies import Cancellation, CustomerEntry, Id, OrderView, Payment, PlaceOrder, canonical_uuid
 from producers.edge import BodyGuard, Shield, Timing
+from producers.guarded import JSON, GuardedRoute
 from producers.idempotency import Answer, IdempotencyKey
 from producers.problems import Problem, ProblemBody, documented
 from producers.store import Caller, OrderUnknown, Store
-
-JSON = "application/json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +49,7 @@ def create_app(parts: Parts) -> FastAPI:
         redoc_url=None,
     )
     app.state.parts = parts
+    app.state.keys = parts.keys
     problems.install(app)
     app.include_router(_orders)
     app.include_router(_health)
@@ -63,43 +58,6 @@ def create_app(parts: Parts) -> FastAPI:
     app.add_middleware(Timing, metrics=parts.metrics)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]  # FastAPI's documented way
     return app
-
-
-class _ExactRequest(Request):
-    """Parses JSON without floats: 0.1 is Decimal("0.1")."""
-
-    async def json(self) -> Any:
-        try:
-            text = (await self.body()).decode()
-            return json.loads(text, parse_float=Decimal, parse_constant=_no_constant)
-        except (ValueError, RecursionError):
-            raise Problem(400, "the body is no well-formed JSON in UTF-8", kind="malformed") from None
-
-
-def _no_constant(_name: str) -> NoReturn:
-    message = "NaN and Infinity are no JSON"
-    raise ValueError(message)
-
-
-class _Guarded(APIRoute):
-    """Asks for the key first, then for JSON, before anything of the body is looked at."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        inner = super().get_route_handler()
-        takes_body = self.body_field is not None
-
-        async def handle(request: Request) -> Response:
-            keys = _parts(request).keys
-            owner = keys.remembered(request.headers) or await run_in_threadpool(keys.owner, request.headers)
-            request.state.owner = owner
-            if takes_body and request.headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:
-                raise Problem(415, f"send the body as {JSON}", kind="not-json")
-            exact = _ExactRequest(request.scope, request.receive)
-            if takes_body and not await exact.body():  # which the framework takes for a missing field
-                raise Problem(400, "the body is empty", kind="malformed")
-            return await inner(exact)
-
-        return handle
 
 
 def _parts(request: Request) -> Parts:
@@ -133,7 +91,7 @@ Traceparent = Annotated[str | None, Header(include_in_schema=False)]
 OrderId = Annotated[str, Path(description="The order's id.", json_schema_extra={"format": "uuid"})]
 
 _orders = APIRouter(
-    prefix="/v1", route_class=_Guarded, dependencies=[Security(HTTPBearer(auto_error=False, description="API key"))]
+    prefix="/v1", route_class=GuardedRoute, dependencies=[Security(HTTPBearer(auto_error=False, description="API key"))]
 )
 _health = APIRouter(include_in_schema=False)
 
