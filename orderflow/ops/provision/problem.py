@@ -1,6 +1,5 @@
 """What a check finds."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,8 +19,3 @@ class Problem:
     def __str__(self) -> str:
         """Return the sentence for a person."""
         return f"{self.where} {self.what}: {self.mend}"
-
-
-def errors(problems: Iterable[Problem]) -> list[Problem]:
-    """Return those that are no mere warnings."""
-    return [problem for problem in problems if problem.severity == "error"]

@@ -6,7 +6,7 @@ from orderflow.core import kafka
 from orderflow.core.errors import Misconfigured
 from orderflow.core.settings import Settings
 from orderflow.ops.provision import positions, topics
-from orderflow.ops.provision.problem import Problem, errors
+from orderflow.ops.provision.problem import Problem
 
 
 def assert_worker_may_start(settings: Settings, group: str) -> None:
@@ -15,7 +15,8 @@ def assert_worker_may_start(settings: Settings, group: str) -> None:
     Raises `Misconfigured` with the command that mends it: no broker answers, a topic is missing or
     differs, the source has a partition without a position, or a position is outside the log.
     """
-    found = errors(topics.check(settings, [group])) or position_problems(settings, group)
+    admin = kafka.admin(settings.kafka)
+    found = topics.problems(settings, admin, [group]) or position_problems(settings, group)
     if found:
         raise Misconfigured("; ".join(str(problem) for problem in found))
 

@@ -1,7 +1,8 @@
 """Topics as the contract wants them: made when they are missing, mended where that is safe, never deleted."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaError, KafkaException
@@ -23,6 +24,7 @@ from orderflow.ops.provision.problem import Problem
 
 YEAR_MINUTES = 525_600
 _VISIBLE_SECONDS = 30.0
+_LOOK_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +49,16 @@ def specs(settings: Settings, groups: Iterable[str]) -> Sequence[TopicSpec]:
 
 
 def check(settings: Settings, groups: Sequence[str]) -> list[Problem]:
-    """Return what is missing or different, for the source and these groups; a warning for what brokers forget.
+    """Return what is missing or different, for the source and these groups, and warnings about the brokers.
 
     Raises `Misconfigured` when no broker answers.
     """
     admin = kafka.admin(settings.kafka)
+    return [*problems(settings, admin, groups), *_broker_warnings(admin)]
+
+
+def problems(settings: Settings, admin: AdminClient, groups: Sequence[str]) -> list[Problem]:
+    """Return what is missing or different; asks only about topics, which a worker's access rights allow."""
     counts = cluster.partition_counts(admin)
     wanted = specs(settings, groups)
     return [
@@ -67,7 +74,6 @@ def check(settings: Settings, groups: Sequence[str]) -> list[Problem]:
             for name, changes in _differences(admin, wanted, counts).items()
             for setting, (old, new) in changes.items()
         ),
-        *_broker_warnings(admin),
     ]
 
 
@@ -94,17 +100,18 @@ def apply(settings: Settings, groups: Sequence[str], *, add_partitions: bool = F
     # The source last: only a run that made it may choose where groups start, so it should be the
     # one that got that far.
     created = [spec.name for spec in reversed(missing) if _create(admin, spec, settings.kafka.replication_factor)]
-    _await_partitions(admin, [spec for spec in wanted if spec in missing or spec in grown])
+    _await(lambda: _leaderless(admin, [*missing, *grown]), "leaders")
     altered = {
         name: {setting: new for setting, (_, new) in changes.items()}
         for name, changes in _differences(admin, wanted, counts).items()
     }
     _alter(admin, altered)
+    _await(lambda: _differences(admin, wanted, altered), "new settings")
     return TopicChanges(tuple(reversed(created)), altered, tuple(spec.name for spec in grown))
 
 
 def _count_problems(settings: Settings, wanted: Sequence[TopicSpec], counts: Mapping[str, int]) -> list[Problem]:
-    problems: list[Problem] = []
+    found: list[Problem] = []
     for spec in wanted:
         has = counts.get(spec.name, spec.partitions)
         if has == spec.partitions:
@@ -116,8 +123,8 @@ def _count_problems(settings: Settings, wanted: Sequence[TopicSpec], counts: Map
             mend = "stop the group's workers, then `orderflow topics apply --add-partitions`"
         else:
             mend = "Kafka cannot take partitions away; drain it, delete it, then `orderflow topics apply`"
-        problems.append(Problem(spec.name, what, mend))
-    return problems
+        found.append(Problem(spec.name, what, mend))
+    return found
 
 
 def _may_grow(settings: Settings, spec: TopicSpec, counts: Mapping[str, int]) -> bool:
@@ -125,7 +132,7 @@ def _may_grow(settings: Settings, spec: TopicSpec, counts: Mapping[str, int]) ->
 
 
 def _leftover_tiers(settings: Settings, groups: Iterable[str], counts: Mapping[str, int]) -> list[Problem]:
-    problems: list[Problem] = []
+    leftover: list[Problem] = []
     for group in groups:
         names = group_topics(settings, group)
         tier = re.compile(re.escape(f"{names.group_id}.retry.") + r"(\d+)s")
@@ -137,23 +144,23 @@ def _leftover_tiers(settings: Settings, groups: Iterable[str], counts: Mapping[s
                     f"nobody would read its records; add {found[1]} back, or delete the topic yourself "
                     f"once the group has read it to its end"
                 )
-                problems.append(Problem(name, f"is no tier of ORDERFLOW_WORKER__RETRY_SECONDS={kept}", mend))
-    return problems
+                leftover.append(Problem(name, f"is no tier of ORDERFLOW_WORKER__RETRY_SECONDS={kept}", mend))
+    return leftover
 
 
 def _differences(
-    admin: AdminClient, wanted: Sequence[TopicSpec], counts: Mapping[str, int]
+    admin: AdminClient, wanted: Sequence[TopicSpec], there: Collection[str]
 ) -> dict[str, dict[str, tuple[str | None, str]]]:
-    """Return, per topic that was there before, each setting that differs, with its value and the right one."""
-    there = {spec.name: spec for spec in wanted if spec.name in counts}
-    actual = cluster.topic_configs(admin, there)
+    """Return, per topic that is `there`, each setting that differs, with its value and the right one."""
+    looked_at = {spec.name: spec for spec in wanted if spec.name in there}
+    actual = cluster.topic_configs(admin, looked_at)
     differences = {
         name: {
             setting: (actual[name].get(setting), right)
             for setting, right in spec.config.items()
             if actual[name].get(setting) != right
         }
-        for name, spec in there.items()
+        for name, spec in looked_at.items()
     }
     return {name: changes for name, changes in differences.items() if changes}
 
@@ -216,18 +223,25 @@ def _alter(admin: AdminClient, altered: Mapping[str, Mapping[str, str]]) -> None
     cluster.each({resource.name: future for resource, future in futures.items()}, lambda name: f"mend {name}")
 
 
-def _await_partitions(admin: AdminClient, made: Sequence[TopicSpec]) -> None:
-    """Wait until every partition has a leader: whoever comes next may produce and ask for offsets."""
+def _leaderless(admin: AdminClient, made: Iterable[TopicSpec]) -> list[str]:
+    topics = admin.list_topics(timeout=cluster.ANSWER_SECONDS).topics
+    return [
+        spec.name
+        for spec in made
+        if spec.name not in topics
+        or len(topics[spec.name].partitions) < spec.partitions
+        or any(partition.leader < 0 for partition in topics[spec.name].partitions.values())
+    ]
+
+
+def _await(unsettled: Callable[[], Collection[str]], what: str) -> None:
+    """Wait until the brokers show what the controller has agreed to: whoever comes next may look at once.
+
+    Raises `OrderflowError` with the topics that are still `unsettled` when the time is over.
+    """
     deadline = clock.monotonic() + _VISIBLE_SECONDS
-    while made:
-        topics = admin.list_topics(timeout=cluster.ANSWER_SECONDS).topics
-        made = [
-            spec
-            for spec in made
-            if spec.name not in topics
-            or len(topics[spec.name].partitions) < spec.partitions
-            or any(partition.leader < 0 for partition in topics[spec.name].partitions.values())
-        ]
-        if made and clock.monotonic() > deadline:
-            names = ", ".join(spec.name for spec in made)
-            raise OrderflowError(f"no leader for {names} after {_VISIBLE_SECONDS:.0f} s: look at the brokers' logs")
+    while names := unsettled():
+        if clock.monotonic() > deadline:
+            message = f"{what} of {', '.join(names)} not seen after {_VISIBLE_SECONDS:.0f} s: look at the brokers' logs"
+            raise OrderflowError(message)
+        time.sleep(_LOOK_SECONDS)

@@ -1,5 +1,6 @@
 """Topics on a real broker."""
 
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -8,7 +9,6 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from orderflow.core.errors import Misconfigured
 from orderflow.core.settings import Settings, load
 from orderflow.ops.provision import cluster, topics
-from orderflow.ops.provision.problem import errors
 
 
 def with_worker(settings: Settings, **changes: object) -> Settings:
@@ -105,7 +105,7 @@ def test_a_tier_that_the_settings_no_longer_have_is_refused_and_never_deleted(
     with pytest.raises(Misconfigured, match=rf"{leftover} is no tier of ORDERFLOW_WORKER__RETRY_SECONDS=1,30"):
         topics.apply(fewer, ["email"])
 
-    assert [problem.where for problem in errors(topics.check(fewer, ["email"]))] == [leftover]
+    assert [problem.where for problem in topics.check(fewer, ["email"])] == [leftover]
     assert leftover in cluster.partition_counts(admin)
 
 
@@ -157,3 +157,25 @@ def test_an_unreachable_broker_is_one_sentence() -> None:
         topics.check(nowhere, [])
 
     assert "\n" not in str(raised.value)
+
+
+def test_apply_returns_only_when_the_brokers_show_what_it_mended(
+    settings: Settings, admin: AdminClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dlq = f"{settings.kafka.source_topic}.email.dlq"
+    topics.apply(settings, ["email"])
+    set_config(admin, dlq, "retention.ms", "604800000")
+    stale = {dlq: {**cluster.topic_configs(admin, [dlq])[dlq], "retention.ms": "604800000"}}
+    ask, answers = cluster.topic_configs, 0
+
+    def lagging(client: AdminClient, names: Iterable[str]) -> dict[str, dict[str, str]]:
+        nonlocal answers
+        answers += 1
+        told = ask(client, names)
+        return told | stale if answers <= 3 else told
+
+    monkeypatch.setattr(cluster, "topic_configs", lagging)
+
+    assert topics.apply(settings, ["email"]).altered == {dlq: {"retention.ms": "-1"}}
+    assert answers == 4
+    assert topics.check(settings, ["email"]) == []
