@@ -58,7 +58,8 @@ class Postgres(Part):
             "logging_collector": "off",
         }
         if not self._durable:
-            options |= {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+            # Not synchronous_commit: what was committed must be there after a SIGKILL, if not after a power cut.
+            options |= {"fsync": "off", "full_page_writes": "off"}
         arguments = [word for name, value in options.items() for word in ("-c", f"{name}={value}")]
         return self._as_owner(home, [str(binaries / "postgres"), "-D", str(data), *arguments])
 
