@@ -64,7 +64,7 @@ class Options:
     """How the parts run.
 
     `quick_groups`: a KIP-848 rebalance takes 1.2 s instead of 5.2 s; for tests and the demo.
-    `durable`: off means PostgreSQL without fsync: commits survive a SIGKILL of it, not a power cut; for tests and the demo.
+    `durable`: off is PostgreSQL without fsync, for tests and the demo: commits survive a SIGKILL, not a power cut.
     `kafka_heap_mb`: 256 is enough for tests; give benchmarks 1024, which also gets the full compiler.
     """
 
