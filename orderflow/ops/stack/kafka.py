@@ -15,15 +15,14 @@ _LAST_OF_MANY_SECONDS = 2.0
 
 
 class Broker(Part):
-    """One broker, which is a controller too; `record` is an archive of its classes to write when it stops."""
+    """One broker, which is a controller too."""
 
     port_option = "--kafka-port"
 
-    def __init__(self, folder: Path, layout: Layout, index: int, record: Path | None = None) -> None:
+    def __init__(self, folder: Path, layout: Layout, index: int) -> None:
         name = "Kafka" if layout.options.brokers == 1 else f"Kafka broker {index + 1}"
         super().__init__(name, folder, layout.ports.kafka[index], layout.ports.controllers[index])
         self.node_id = index + 1
-        self.record = record
         self._layout = layout
 
     @property
@@ -42,7 +41,7 @@ class Broker(Part):
         if not (self.folder / "data" / "meta.properties").exists():
             arguments = ["format", "-t", self._layout.cluster_id, "-c", str(properties)]
             run_to_end(java(FORMAT_CLASS, arguments, self.folder, heap_mb))
-        return java(BROKER_CLASS, [str(properties)], self.folder, heap_mb, record=self.record)
+        return java(BROKER_CLASS, [str(properties)], self.folder, heap_mb)
 
     def answer(self) -> str | None:
         """Whether it stands in the cluster's metadata."""

@@ -12,7 +12,6 @@ from typing import Literal, Self
 
 from orderflow.core.errors import Misconfigured, Refused
 from orderflow.ops.stack.kafka import Kafka
-from orderflow.ops.stack.kafka_archive import ensure_archive
 from orderflow.ops.stack.kafka_jars import ensure_jars
 from orderflow.ops.stack.layout import Layout, Options, Ports, is_free, owner_of
 from orderflow.ops.stack.mail import MailSink
@@ -102,7 +101,6 @@ class LocalStack:
             asleep = [part for part in self.parts if not part.daemon.running]
             self._check_ports(asleep)
             ensure_jars(progress=self._progress)
-            ensure_archive(self._progress)
             self.layout.save(self.state_dir)
             if self._watchdog is not None:
                 self._watchdog.watch()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from orderflow.ops.stack import kafka_java
-from orderflow.ops.stack.kafka_java import BROKER_CLASS, archive, java
+from orderflow.ops.stack.kafka_java import BROKER_CLASS, java
 from orderflow.ops.stack.process import Command
 
 
@@ -15,25 +15,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kafka_java, "ensure_jars", lambda: [Path("/jars/one.jar"), Path("/jars/two.jar")])
 
 
-def broker(heap_mb: int = 256, record: Path | None = None) -> Command:
-    return java(BROKER_CLASS, ["server.properties"], Path("/state"), heap_mb, record=record)
-
-
-def write_archive() -> None:
-    archive().parent.mkdir(parents=True)
-    archive().touch()
-
-
-def test_the_archive_is_used_once_it_is_there() -> None:
-    assert not any("AOTCache" in word for word in broker().argv)
-    write_archive()
-    assert f"-XX:AOTCache={archive()}" in broker().argv
-
-
-def test_an_archive_is_written_without_reading_another(tmp_path: Path) -> None:
-    write_archive()
-    argv = broker(record=tmp_path / "new").argv
-    assert [word for word in argv if "AOT" in word] == [f"-XX:AOTCacheOutput={tmp_path / 'new'}"]
+def broker(heap_mb: int = 256) -> Command:
+    return java(BROKER_CLASS, ["server.properties"], Path("/state"), heap_mb)
 
 
 def test_a_benchmark_gets_both_compilers() -> None:
