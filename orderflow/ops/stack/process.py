@@ -76,10 +76,11 @@ class Daemon:
     @property
     def process(self) -> psutil.Process | None:
         """The live process, or None; a zombie counts as dead and is reaped if it is our child."""
-        if self._child is not None:
-            self._child.poll()
         record = self._read_record()
-        return None if record is None else live_process(record["pid"], record["started"])
+        found = None if record is None else live_process(record["pid"], record["started"])
+        if found is None and self._child is not None:
+            self._child.poll()  # after the look: it may have become a zombie since an earlier poll
+        return found
 
     @property
     def running(self) -> bool:
