@@ -19,6 +19,9 @@ def demo(
     as_json: Json = False,
 ) -> None:
     """Run a whole shop once, on free ports: 200 orders, some odd; exit 0 if its books balance."""
+    from orderflow.ops.stack.extra import require_extra
+
+    require_extra()
     from orderflow.ops.demo import summary
     from orderflow.ops.demo.display import console_for, display
     from orderflow.ops.demo.run import run
@@ -46,6 +49,9 @@ def up(
     smtp_port: Annotated[int | None, typer.Option(help=f"{_NOT_SO} 1025.", min=1, max=65_535)] = None,
 ) -> None:
     """Start the whole shop on this machine and leave it running: parts, API, relay, workers, stock, customers."""
+    from orderflow.ops.stack.extra import require_extra
+
+    require_extra()
     from orderflow.ops.local.ports import RolePorts
     from orderflow.ops.local.shop import ROLES
     from orderflow.ops.local.up import up as bring_up
@@ -67,6 +73,9 @@ def down(
     wipe: Annotated[bool, typer.Option("--wipe", help="Remove all that it stored, too.")] = False,
 ) -> None:
     """Stop everything that `orderflow up` started; nothing is left running."""
+    from orderflow.ops.stack.extra import require_extra
+
+    require_extra()
     from orderflow.ops.local.up import down as bring_down
 
     if not bring_down(_state_dir(), wipe=wipe):

@@ -45,7 +45,7 @@ def test_up_leaves_a_shop_running_and_down_ends_it_all(
     def pid_of(part: str) -> int:
         return int(json.loads((tmp_path / ".orderflow" / part / "process.json").read_text())["pid"])
 
-    told = run("up", *(text for option, port in ports.items() for text in (option, str(port))))
+    told = run("up", *(text for name, port in ports.items() for text in (name, str(port))))
     assert told.startswith("The shop runs.")
     key = told.partition("KEY=")[2].split()[0]
     assert key.startswith("ofk_")
@@ -78,12 +78,15 @@ def test_up_leaves_a_shop_running_and_down_ends_it_all(
     assert not (tmp_path / ".orderflow").exists()
 
 
-def test_a_taken_port_is_named_with_its_owner(orderflow: Start, ports: dict[str, int], tmp_path: Path) -> None:
-    taken = ports["--redis-port"]
+@pytest.mark.parametrize(("option", "owner"), [("--redis-port", "Redis"), ("--api-port", "API")])
+def test_a_taken_port_is_named_before_anything_starts(
+    orderflow: Start, ports: dict[str, int], tmp_path: Path, option: str, owner: str
+) -> None:
+    taken = ports[option]
     with socket.create_server(("127.0.0.1", taken)):
-        process = orderflow("up", *(text for option, port in ports.items() for text in (option, str(port))))
+        process = orderflow("up", *(text for name, port in ports.items() for text in (name, str(port))))
         _, err = process.communicate(timeout=SECONDS)
     assert process.returncode == 78
-    assert f"port {taken} for Redis is taken by" in err
-    assert "--redis-port" in err
+    assert f"port {taken} for {owner} is taken by" in err
+    assert option in err
     assert not list(tmp_path.rglob("process.json"))

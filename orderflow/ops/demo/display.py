@@ -44,6 +44,7 @@ class Lines:
         self._console = console
         self._began = self._step_began = clock.monotonic()
         self._next = 0.0
+        console.print(f"{TITLE}\n", highlight=False, markup=False, soft_wrap=True)
 
     def begin(self, text: str) -> None:
         """Show nothing: the end is told."""

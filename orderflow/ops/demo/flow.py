@@ -58,7 +58,7 @@ def let_flow(
         shop.assert_alive()  # a death is the better explanation
         raise
     changes = {change for order in placed for change in order.changes}
-    display.end(f"{len(placed)} orders placed over HTTP: {len(changes)} changes, and 1 record of garbage")
+    display.end(f"{len(placed)} orders placed over HTTP, 1 record of garbage between")
     return Flowed(placed, _drain(shop, reader, display, records=len(changes) + 1))
 
 

@@ -92,7 +92,7 @@ def _unknown_customer(order: PlacedOrder, facts: Facts) -> Fate:
         for letter in group.dead
         if str(letter.event_id) in event_ids
     }
-    return Fate("an order of an unknown customer", _deaths(found), found == {"email": "PERMANENT"})
+    return Fate("an order of an unknown customer", _deaths(found, len(facts.groups)), found == {"email": "PERMANENT"})
 
 
 def _garbage(facts: Facts) -> Fate:
@@ -100,12 +100,14 @@ def _garbage(facts: Facts) -> Fate:
         group.name: letter.disposition for group in facts.groups for letter in group.dead if letter.event_id is None
     }
     right = len(facts.foreign) == 1 and found == {group.name: "POISON" for group in facts.groups}
-    return Fate("garbage from another producer", _deaths(found), right)
+    return Fate("garbage from another producer", _deaths(found, len(facts.groups)), right)
 
 
-def _deaths(found: dict[str, str]) -> str:
-    kinds = sorted(set(found.values()))
-    told = [f"{kind} in {', '.join(group for group, own in found.items() if own == kind)}" for kind in kinds]
+def _deaths(found: dict[str, str], of: int) -> str:
+    told: list[str] = []
+    for kind in sorted(set(found.values())):
+        groups = [group for group, own in found.items() if own == kind]
+        told.append(f"{kind} in {'each group' if len(groups) == of else ', '.join(groups)}")
     return f"dead letter {'; '.join(told)}" if told else "no dead letter"
 
 

@@ -67,7 +67,7 @@ def _books(result: Result) -> list[RenderableType]:
     if books.balance:
         told = f"They balance, event by event; of {books.mails_due} mails due each was sent, and none twice."
         return [*rows, Text.assemble(_mark(right=True), " ", told)]
-    rows.append(Text.assemble(_mark(right=False), f" The books do not balance: {len(books.differences)} differences"))
+    rows.append(Text.assemble(_mark(right=False), f" They do not balance: {len(books.differences)} differences"))
     rows += [Padding(Text(str(one)), (0, 0, 0, 2)) for one in books.differences[:_SHOWN]]
     if len(books.differences) > _SHOWN:
         rows.append(Padding(Text(f"and {len(books.differences) - _SHOWN} more (--json lists all)"), (0, 0, 0, 2)))

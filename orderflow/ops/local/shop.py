@@ -55,8 +55,7 @@ class LocalShop:
         """
         with alone(self.folder):
             asleep = [role for role in self.roles if not role.daemon.running]
-            for role in asleep:
-                role.assert_port_free("--api-port" if role.name == "API" else "--metrics-port")
+            self.assert_ports_free()
             self.ports.save(self.folder)
             try:
                 for role in asleep:
@@ -65,6 +64,12 @@ class LocalShop:
             except BaseException:
                 _together(Role.stop, asleep)
                 raise
+
+    def assert_ports_free(self) -> None:
+        """Raise `Misconfigured` when somebody else listens where a role that does not run should."""
+        for role in self.roles:
+            if not role.daemon.running:
+                role.assert_port_free("--api-port" if role.name == "API" else "--metrics-port")
 
     def stop(self) -> None:
         """Stop every role, also those that died or hang."""

@@ -45,6 +45,7 @@ def up(state_dir: Path, layout: Layout, ports: RolePorts, progress: Reporter) ->
     stack = LocalStack(state_dir, layout, progress)
     shop = LocalShop(stack, ports, passed_on(os.environ))
     _refuse_other_ports(shop)
+    shop.assert_ports_free()
     stack_ran = all(part.daemon.running for part in stack.parts)
     ran = stack_ran and all(role.daemon.running for role in shop.roles)
     stack.up()
