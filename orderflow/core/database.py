@@ -19,8 +19,9 @@ ROLES = {
 def dsn(database: DatabaseSettings, owner: str | None = None, *, limit_seconds: float | None = None) -> str:
     """Return a connection string; with `owner`, one whose sessions start under that owner's role.
 
-    `limit_seconds` ends a statement that takes longer (`QueryCanceled`), and a connection whose server has
-    acknowledged nothing for as long (Linux only).
+    `limit_seconds` ends a statement that takes longer (`QueryCanceled`), a transaction whose client says nothing
+    for as long (a frozen process would keep its locks for ever), and a connection whose server has acknowledged
+    nothing for as long (Linux only).
     """
     plain = database.dsn.get_secret_value()
     chosen: dict[str, str | int] = {"application_name": f"orderflow-{owner or 'admin'}", "connect_timeout": 5}
@@ -28,6 +29,7 @@ def dsn(database: DatabaseSettings, owner: str | None = None, *, limit_seconds: 
     if limit_seconds is not None:
         milliseconds = int(limit_seconds * 1000)
         options.append(f"-c statement_timeout={milliseconds}")
+        options.append(f"-c idle_in_transaction_session_timeout={milliseconds}")
         chosen["tcp_user_timeout"] = milliseconds
     if options:
         chosen["options"] = " ".join(options)
