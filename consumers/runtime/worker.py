@@ -26,6 +26,7 @@ _log = log.get(__name__)
 _IDLE_SECONDS = 0.1  # how long a poll may wait when nothing runs: also the longest answer to a stop
 _TURN_SECONDS = 0.005  # how long a turn waits for a handler to finish: also what a new record may wait meanwhile
 _READY_RECORDS = 2_000  # read no more than this ahead of the handlers; each partition has its own bound beside it
+_STANDSTILL_SECONDS = 2.0  # longer between two turns, and the process itself stood still
 _PROBE_SECONDS = (0.1, 5.0)  # back-off of calls to a Redis that does not answer
 
 
@@ -69,6 +70,7 @@ class Worker:
         self._probe_at = 0.0
         self._probe_wait = _PROBE_SECONDS[0]
         self._leaving_since: float | None = None
+        self._looked_at = clock.monotonic()
 
     def run(self, stop: Stop, each_turn: Callable[[float], None]) -> None:
         """Work until `stop`, then finish or release, commit and leave the group; `each_turn` gets monotonic seconds.
@@ -169,8 +171,16 @@ class Worker:
     def _unsettled(self, places: Collection[Place]) -> bool:
         return self._settlement.owes(places) or any(record.place in places for record in self._in_flight)
 
+    def _forgive_standstill(self, now: float) -> None:
+        """Give handlers the time back for which the whole process was frozen, they included."""
+        gap, self._looked_at = now - self._looked_at, now
+        if gap > _STANDSTILL_SECONDS:
+            for record in self._in_flight:
+                record.started_at = record.started_at and record.started_at + gap
+
     def _look_for_hung(self, now: float) -> None:
         """Leave when a handler has not returned for two deadlines: no intake, drain the rest, route it, exit."""
+        self._forgive_standstill(now)
         hung = [
             record
             for record in self._in_flight
