@@ -96,7 +96,9 @@ class Handling:
             for (record, event), outcome in zip(batch, outcomes, strict=True):
                 yield self._result(record, began, event, outcome)
             return
-        for record, _ in batch:
+        for turn, (record, _) in enumerate(batch):
+            for waiting, _ in batch[turn:]:
+                waiting.started_at = clock.monotonic()  # the time of those before it is not its own
             record.maybe_done = True  # the failed call may have had a part of its effect
             yield from self._batch([record])
 

@@ -182,6 +182,20 @@ def test_a_batch_that_raises_is_tried_one_by_one_and_told_that_it_may_be_done(ma
     assert [type(r.error) for r in found] == [type(None), Reject, type(None)]
 
 
+def test_one_by_one_each_has_the_time_of_its_own_call(make_record: MakeRecord) -> None:
+    def handle(batch: Batch, _deps: Any) -> None:
+        if len(batch) > 1:
+            raise ValueError("not together")
+
+    run = [make_record(offset=n, started_at=1.0) for n in range(3)]
+    began = clock.monotonic()
+    handling = Handling(batch_group(handle), None, deadline_seconds=30.0, idempotency_epoch=0)
+    starts = [[record.started_at or 0.0 for record in run] for _ in handling.handle(run)]
+    assert starts[0][0] >= began
+    assert starts[0][2] >= began  # it has not run, and does not hang
+    assert starts[2][2] > starts[0][2]
+
+
 @pytest.mark.parametrize("error", [Outage("down"), Throttled("slow", after=1.0), ConnectionError("down")])
 def test_an_outage_fails_the_whole_batch_at_once(make_record: MakeRecord, error: Exception) -> None:
     calls: list[int] = []
