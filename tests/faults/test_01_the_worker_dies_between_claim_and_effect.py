@@ -7,8 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from consumers.runtime.claims import Answer, ClaimRequest, Claims
 from consumers.runtime.group import Delivery
 from orderflow.core import clock
@@ -49,12 +47,10 @@ def test_the_claim_of_the_dead_is_busy_until_its_lease_ends_and_then_unsure(open
     assert dead.complete([("event", "dead")]) == [False]
 
 
-@pytest.mark.parametrize("events", [1, 5])
 def test_the_heir_waits_and_has_the_effect_once(
     few_partitions: Settings,
     start_worker: Callable[[Settings, str], subprocess.Popen[bytes]],
     tmp_path: Path,
-    events: int,
 ) -> None:
     runs: list[tuple[str, bool, int]] = []
     group = make_group()
@@ -63,7 +59,7 @@ def test_the_heir_waits_and_has_the_effect_once(
     def handle(event: OrderCreated, delivery: Delivery, _deps: Any) -> None:
         runs.append((str(event.event_id), delivery.maybe_done, delivery.attempt))
 
-    orders = [order_created() for _ in range(events)]
+    orders = [order_created() for _ in range(5)]
     with GroupHarness(group, few_partitions, workers=0) as harness:
         harness.publish(*orders)
         doomed = start_worker(few_partitions, DOOMED.format(name=group.name))

@@ -191,7 +191,7 @@ def test_answers_that_get_lost_on_the_way_change_nothing(
     rough: Settings, lossy_redis: tuple[str, list[int], type[_Lossy]]
 ) -> None:
     url, losses, handler = lossy_redis
-    script = Script(180)
+    script = Script(120)
     settings = rough.model_copy(update={"redis": rough.redis.model_validate({"url": url})})
     with GroupHarness(singly(script), settings) as harness:
         harness.publish(*script.events[:10])
