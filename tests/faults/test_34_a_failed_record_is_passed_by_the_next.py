@@ -41,7 +41,7 @@ def test_the_failed_one_comes_again(few_partitions: Settings, failure: Exception
         worker = harness.start_worker()
         harness.publish(good, bad, *more)
         harness.wait_until(lambda: len(seen) == 5, "all but the failing one to be handled", 60)
-        harness.wait_until(lambda: harness.committed() == {0: 1}, "the commit of the first", 60)
+        harness.wait_until(lambda: harness.committed()[0] > 0, "the commit of the first", 60)
         worker.stop()
         assert harness.committed() == {0: 1}
         healed.set()
