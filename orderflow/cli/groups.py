@@ -11,7 +11,7 @@ app = typer.Typer(name="groups", help="The consumer groups and where they start.
 
 @app.command()
 def ls(*, as_json: Json = False) -> None:
-    """List the known groups: state, members, positions on the source topic."""
+    """List the known groups: state, members, positions and lag on the source topic."""
     from dataclasses import asdict
 
     from consumers.runtime import loading
@@ -21,10 +21,10 @@ def ls(*, as_json: Json = False) -> None:
     effective = settings.load()
     found = positions.ls(effective, loading.group_names(effective))
     if as_json:
-        print_json([{**asdict(one), "without_position": one.without_position} for one in found])
+        print_json([{**asdict(one), "without_position": one.without_position, "lag": one.lag} for one in found])
         return
     print_table(
-        ("group", "kafka group", "state", "members", f"positions on {effective.kafka.source_topic}"),
+        ("group", "kafka group", "state", "members", f"positions on {effective.kafka.source_topic}", "lag"),
         [
             (
                 one.group,
@@ -32,6 +32,7 @@ def ls(*, as_json: Json = False) -> None:
                 one.state.lower(),
                 len(one.members),
                 f"{len(one.committed)} of {one.partitions} partitions",
+                "unknown" if one.lag is None else one.lag,
             )
             for one in found
         ],

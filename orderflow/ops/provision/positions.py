@@ -31,6 +31,18 @@ class GroupPositions:
     members: Sequence[str]
     partitions: int
     committed: Mapping[int, int]
+    ends: Mapping[int, int]
+
+    @property
+    def lag(self) -> int | None:
+        """Records of the source topic up to its last stable offset that are not committed; None without a position.
+
+        Committed offsets are read before the ends, so it is never negative by a race. What waits in the
+        group's retry topics is not in it.
+        """
+        if self.without_position:
+            return None
+        return sum(max(0, end - self.committed[number]) for number, end in self.ends.items())
 
     @property
     def without_position(self) -> Sequence[int]:
@@ -119,6 +131,8 @@ def _read(admin: AdminClient, settings: Settings, groups: Sequence[str]) -> list
         raise Misconfigured(f"the topic {source} does not exist: `orderflow provision`")
     ids = {group: topics.group_topics(settings, group).group_id for group in groups}
     states = cluster.group_states(admin, list(ids.values())) if ids else {}
+    committed = {group_id: cluster.committed(admin, group_id, source, partitions) for group_id in ids.values()}
+    ends = cluster.offsets(admin, source, range(partitions), OffsetSpec.latest())
     return [
         GroupPositions(
             group,
@@ -126,7 +140,8 @@ def _read(admin: AdminClient, settings: Settings, groups: Sequence[str]) -> list
             states[group_id].state,
             states[group_id].members,
             partitions,
-            cluster.committed(admin, group_id, source, partitions),
+            committed[group_id],
+            ends,
         )
         for group, group_id in ids.items()
     ]

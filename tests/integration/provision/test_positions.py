@@ -126,6 +126,17 @@ def test_a_group_that_kafka_does_not_know_is_listed_as_unknown_without_positions
     assert found.without_position == [0, 1]
 
 
+def test_lag_is_what_is_not_committed_and_unknown_without_a_position(settings: Settings, produce: Produce) -> None:
+    (before,) = positions.ls(settings, ["email"])
+    positions.init(settings, "email", "earliest")
+    produce(settings.kafka.source_topic, 0, 3)
+    produce(settings.kafka.source_topic, 1, 2)
+
+    (found,) = positions.ls(settings, ["email"])
+
+    assert (before.lag, found.lag) == (None, 5)
+
+
 def test_a_stopped_group_is_empty_and_keeps_its_positions(settings: Settings) -> None:
     positions.init(settings, "email", "earliest")
 
