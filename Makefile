@@ -23,7 +23,7 @@ down: $(VENV)/.product ## stop what `make up` started
 	@$(BIN)/orderflow down
 
 test: $(VENV)/.dev ## all tests, on real parts
-	$(BIN)/pytest
+	$(BIN)/pytest -n 3 --dist loadfile
 
 mutants: $(VENV)/.dev ## break each rule on purpose: its test must fail (minutes)
 	@$(BIN)/python tests/mutants/run.py

@@ -2,6 +2,7 @@
 
 import random
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from psycopg_pool import ConnectionPool
 from orderflow.core import database, kafka
 from orderflow.core.errors import Misconfigured
 from orderflow.core.kafka import Publisher
+from orderflow.core.lifecycle import Stop
 from orderflow.core.metrics import Metrics
 from orderflow.core.settings import Settings
 from producers import outbox, relay_process
@@ -104,11 +106,16 @@ def test_a_new_order_wakes_a_relay_that_sleeps(http: TestClient, shop: Settings,
     publisher: Publisher[int] = Publisher(kafka.producer_config(shop.kafka))
     with database.connect(shop.database, "api", autocommit=True) as connection:
         relay = Relay(connection, publisher, Metrics(), batch_rows=10, poll_seconds=60)
-        relay.turn()
+        stop = Stop()
+        running = threading.Thread(target=relay.run, args=(stop,), daemon=True)
+        running.start()
+        wait_until(lambda: not relay._hungry)  # it has looked, and found nothing
         http.post("/v1/orders", json=GOOD)
-        started = time.monotonic()
-        turn_until(relay, lambda: not unpublished(shop_pool), seconds=50)
-        assert time.monotonic() - started < 20
+        wait_until(lambda: not unpublished(shop_pool), seconds=20)
+        stop.set()
+        http.post("/v1/orders", json=GOOD)
+        running.join(20)
+        assert not running.is_alive()
 
 
 def test_a_row_that_kafka_refuses_is_quarantined_and_only_its_order_waits(
