@@ -215,7 +215,7 @@ class GroupHarness:
 
     def wait_drained(self, timeout: float = _WAIT_SECONDS) -> None:
         """Wait until nothing is pending anywhere; raises what a worker raised meanwhile."""
-        self.wait_until(lambda: self.lag() == 0, f"lag of {self.topics.group_id} to be 0", timeout)
+        self.wait_until(self._is_drained, f"lag of {self.topics.group_id} to be 0", timeout)
 
     def wait_until(self, condition: Callable[[], bool], what: str, timeout: float = _WAIT_SECONDS) -> None:
         """Wait for a condition; raises `TimeoutError` naming it, or what a worker raised."""
@@ -259,6 +259,12 @@ class GroupHarness:
     def dead_letters(self) -> list[Found]:
         """Return the group's dead letters."""
         return self.records(self.topics.dlq)
+
+    def _is_drained(self) -> bool:
+        try:
+            return self.lag() == 0
+        except (KafkaException, TimeoutError):
+            return False  # the broker has just come back; ask again
 
     def _topics_answer(self) -> bool:
         try:
