@@ -53,6 +53,16 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[JOINED] = os.environ.pop("ORDERFLOW_TEST_STACK", None)
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Name cases alike in every process: a function by its name, a set in order."""
+    if isinstance(val, set | frozenset):
+        return "+".join(sorted(map(str, val)))
+    if callable(val) and not isinstance(val, type):
+        name = getattr(val, "__name__", argname)
+        return argname if name == "<lambda>" else name
+    return None
+
+
 @pytest.fixture(scope="session")
 def stack(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
     """The real parts: Kafka with quick groups, Redis, PostgreSQL, the mail sink.
