@@ -93,7 +93,6 @@ def test_a_change_that_both_sides_survive_is_allowed(change: Change) -> None:
         (lambda d: _line(d)["fields"].append({"name": "extra", "type": "boolean"}), {"compatibility"}),
         (_retype("delivery_date", ["null", {"type": "int"}]), {"meaning"}),
     ],
-    ids=str,
 )
 def test_a_change_that_breaks_a_reader_or_the_meaning_is_found(change: Change, rules: set[str]) -> None:
     assert set(_changed(change)) == rules
