@@ -6,6 +6,8 @@ repeat and values may be None or empty; whatever is not ours passes through byte
 
 import re
 from collections.abc import Sequence
+from operator import methodcaller
+from typing import Any
 
 from schemas.events import Event
 
@@ -58,6 +60,9 @@ RESERVED_PREFIXES = ("retry.", "dlq.", "__dlq.")
 _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 # 19 digits hold every 64-bit number; longer ones are forged.
 _DECIMAL = re.compile(rb"[0-9]{1,19}")
+# By way of C: a direct call, once the interpreter has specialised it, does not look whether the method
+# left an error behind, which then comes up wherever the next one looks.
+_headers_of = methodcaller("headers")
 
 
 def event_headers(event: Event, traceparent: str | None = None) -> list[tuple[str, bytes]]:
@@ -72,6 +77,18 @@ def event_headers(event: Event, traceparent: str | None = None) -> list[tuple[st
     if traceparent is not None and _TRACEPARENT.fullmatch(traceparent):
         headers.append((TRACEPARENT, traceparent.encode()))
     return headers
+
+
+def of(message: Any) -> Headers | None:
+    """Return the headers of a message of confluent-kafka; None when a name is not UTF-8. Ask once per message.
+
+    The client then raises `SystemError` instead of handing them out, and at the second call hands out
+    a list that ends the process when it is read.
+    """
+    try:
+        return _headers_of(message) or []
+    except SystemError:
+        return None
 
 
 def is_reserved(name: str) -> bool:

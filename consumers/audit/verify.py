@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, cast
+from typing import Any
 from uuid import UUID
 
 from confluent_kafka import Message
@@ -92,7 +92,7 @@ def seen_in(message: Message) -> Seen | None:
     value = message.value()
     try:
         event = codec.decode(value)
-        named = UUID(headers.header(cast("headers.Headers | None", message.headers()), headers.CE_ID) or "")
+        named = UUID(headers.header(headers.of(message), headers.CE_ID) or "")
     except (codec.DecodeError, ValueError):
         return None
     return (event.event_id, hashlib.sha256(value or b"").digest()) if named == event.event_id else None

@@ -37,7 +37,9 @@ class Reader:
         schema_id = codec.frame_id(value)
         if schema_id in self._other_ids:
             return None
-        record_headers = message.headers() or []
+        record_headers = headers.of(message)
+        if record_headers is None:
+            record_headers, schema_id = [], None  # they cannot be told, so neither can its event
         known = schema_id in self._handled_ids
         if schema_id is not None and not known:
             type_name = headers.header(record_headers, headers.CE_TYPE)
