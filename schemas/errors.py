@@ -8,7 +8,8 @@
         ├── UnknownSchema    the frame's id is not in this program's catalog
         ├── Malformed        the body is not what its schema says
         ├── TrailingBytes    a whole event, and something after it
-        └── InvalidEvent     well-formed Avro, but no event that the model accepts
+        ├── InvalidEvent     well-formed Avro, but no event that the model accepts
+        └── IdsDisagree      the `ce_id` header is not the payload's `event_id`
 
 No message contains a value out of the record: it may end in a header or a log.
 """
@@ -71,6 +72,12 @@ class InvalidEvent(DecodeError):
     reason = "invalid_event"
 
 
+class IdsDisagree(DecodeError):
+    """Raised when the record's header names another event than its payload: forged or broken."""
+
+    reason = "ids_disagree"
+
+
 REASONS = frozenset(
     error.reason
     for error in (
@@ -80,6 +87,7 @@ REASONS = frozenset(
         Malformed,
         TrailingBytes,
         InvalidEvent,
+        IdsDisagree,
     )
 )
 """Every value that `DecodeError.reason` can have."""

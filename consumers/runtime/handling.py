@@ -10,17 +10,10 @@ from consumers.runtime.group import ConsumerGroup, Delivery, Outcome
 from consumers.runtime.lanes import Run
 from consumers.runtime.record import Record
 from orderflow.core import clock
-from retry.errors import Outage, Throttled
-from retry.policy import Stage
+from retry.policy import Stage, is_about_us
 from schemas import codec
-from schemas.errors import DecodeError, InvalidEvent
+from schemas.errors import IdsDisagree, InvalidEvent
 from schemas.events import Event
-
-
-class IdsDisagree(DecodeError):
-    """Raised when `ce_id` is not the payload's `event_id`: a forged or broken record."""
-
-    reason = "ids_disagree"
 
 
 class DeadlinePassed(Exception):
@@ -53,7 +46,6 @@ class Handling:
         self._dependencies = dependencies
         self._deadline = deadline_seconds
         self._idempotency_epoch = idempotency_epoch
-        self._whole_batch_fails = (Outage, Throttled, *group.outage)
 
     def handle(self, run: Run) -> Iterator[Result]:
         """Handle a run and yield one result per record; nothing that a handler raises gets out."""
@@ -89,7 +81,7 @@ class Handling:
         try:
             outcomes = self._call(batch)
         except BaseException as error:  # noqa: BLE001 - as in _one
-            if len(batch) == 1 or isinstance(error, self._whole_batch_fails):
+            if len(batch) == 1 or is_about_us(error, permanent=self._group.permanent, outage=self._group.outage):
                 yield from (self._result(record, began, event, error=error) for record, event in batch)
                 return
         else:

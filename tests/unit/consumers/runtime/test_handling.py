@@ -10,14 +10,14 @@ import fastavro
 import pytest
 
 from consumers.runtime.group import ConsumerGroup, Delivery, Outcome
-from consumers.runtime.handling import DeadlinePassed, Handling, IdsDisagree, LeaseLost, Result
+from consumers.runtime.handling import DeadlinePassed, Handling, LeaseLost, Result
 from consumers.runtime.record import Record
 from orderflow.core import clock
 from orderflow.testing import make_group, order_created
 from retry.errors import Outage, Reject, Throttled
 from retry.policy import Stage
 from schemas import codec
-from schemas.errors import InvalidEvent, Malformed, NotFramed, TrailingBytes, UnknownSchema
+from schemas.errors import IdsDisagree, InvalidEvent, Malformed, NotFramed, TrailingBytes, UnknownSchema
 from schemas.events import Event, OrderCreated
 
 MakeRecord = Callable[..., Record]
@@ -209,6 +209,23 @@ def test_an_outage_fails_the_whole_batch_at_once(make_record: MakeRecord, error:
     found = results(group, *(make_record(offset=n) for n in range(3)))
     assert calls == [3]
     assert [r.error for r in found] == [error] * 3
+
+
+def test_a_permanent_error_of_one_event_does_not_reject_its_batch_though_its_base_class_is_an_outage(
+    make_record: MakeRecord,
+) -> None:
+    bad = order_created()
+    group = make_group(permanent=(FileNotFoundError,), outage=(OSError,))
+
+    @group.on_batch(OrderCreated)
+    def handle(batch: Batch, _deps: Any) -> None:
+        if any(event == bad for event, _ in batch):
+            raise FileNotFoundError
+
+    first, second, third = make_record(), make_record(bad, offset=1), make_record(offset=2)
+    errors = {result.record.offset: result.error for result in results(group, first, second, third)}
+    assert (errors[0], errors[2]) == (None, None)
+    assert isinstance(errors[1], FileNotFoundError)
 
 
 def test_what_cannot_be_read_leaves_the_rest_of_its_batch_alone(make_record: MakeRecord) -> None:
