@@ -130,6 +130,11 @@ def is_unsure(error: BaseException, *, permanent: ErrorClasses = (), outage: Err
     return _meaning(error, permanent, outage) is None
 
 
+def is_about_us(error: BaseException, *, permanent: ErrorClasses = (), outage: ErrorClasses = ()) -> bool:
+    """Say whether the error would have come whatever the event was: an outage, or a limit that we are over."""
+    return _meaning(error, permanent, outage) in (Outage, Throttled)
+
+
 def _meaning(error: BaseException, permanent: ErrorClasses, outage: ErrorClasses) -> type[HandlerError] | None:
     """Return which of our four classes the error is or stands for; the most specific class decides."""
     for cls in type(error).__mro__:

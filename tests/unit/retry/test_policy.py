@@ -6,7 +6,17 @@ from hypothesis import strategies as st
 
 from orderflow.core.holds import HoldReason
 from retry.errors import HandlerError, Outage, Reject, Retry, Throttled
-from retry.policy import AFTER_LIMIT_SECONDS, Disposition, ToDlq, ToTier, Verdict, Wait, is_unsure, verdict
+from retry.policy import (
+    AFTER_LIMIT_SECONDS,
+    Disposition,
+    ToDlq,
+    ToTier,
+    Verdict,
+    Wait,
+    is_about_us,
+    is_unsure,
+    verdict,
+)
 
 TIERS = (1, 5, 30)
 
@@ -134,3 +144,18 @@ def test_what_the_group_lists_promises_it_too() -> None:
     assert not is_unsure(ConnectionRefusedError(), outage=(OSError,))
     assert not is_unsure(KeyError(), permanent=(LookupError,))
     assert is_unsure(KeyError(), permanent=(OSError,), outage=(ValueError,))
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (Outage(), True),
+        (Throttled(after=1), True),
+        (Reject(), False),
+        (RuntimeError(), False),
+        (ConnectionRefusedError(), True),
+        (FileNotFoundError(), False),
+    ],
+)
+def test_a_permanent_class_below_one_of_outages_is_about_the_event(error: BaseException, *, expected: bool) -> None:
+    assert is_about_us(error, permanent=(FileNotFoundError,), outage=(OSError,)) is expected
