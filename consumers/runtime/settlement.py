@@ -101,7 +101,8 @@ class Settlement:
     def failed(self, record: Record, error: BaseException) -> None:
         """Act on a handler that raised, came back too late, or never came back."""
         group = self._group
-        unsure = is_unsure(error, permanent=group.permanent, outage=group.outage)
+        # Whatever this run promises, an earlier one may have had its effect: a batch call that failed, for one.
+        unsure = record.maybe_done or is_unsure(error, permanent=group.permanent, outage=group.outage)
         attempts = record.story.attempts + 1
         decided = verdict(error, attempts=attempts, tiers=self._tiers, permanent=group.permanent, outage=group.outage)
         if isinstance(decided, Wait):

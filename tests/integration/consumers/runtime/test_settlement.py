@@ -272,3 +272,16 @@ def test_the_result_of_an_abandoned_handler_comes_too_late(open_desk: OpenDesk) 
     desk.copies.confirm()
     desk.settle()
     assert (desk.unresolved(), len(desk.in_flight)) == (0, 0)
+
+
+@pytest.mark.parametrize("then", [Retry("451"), Outage("down"), Reject("no")])
+def test_what_an_earlier_run_may_have_done_is_not_taken_back_by_a_later_promise(
+    open_desk: OpenDesk, redis_server: Redis, then: Exception
+) -> None:
+    desk = open_desk()
+    record = started(desk)
+    record.maybe_done = True  # as after a batch call that failed with any error
+    desk.finish(record, then)
+    desk.copies.confirm()
+    desk.settle()
+    assert state(redis_server, record)["unsure"] == "1"
