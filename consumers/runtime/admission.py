@@ -86,13 +86,19 @@ class Admission:
                 return [[self._with_token(record)]]
             self._lanes.wake(record)  # its partition went meanwhile; nobody may be left waiting for it
         runs = self._lanes.take(now, free_slots)
-        return [kept for run in runs if (kept := [self._with_token(r) for r in run if self._may_ask(r, now)])]
+        return [kept for run in runs if (kept := self._may_ask(run, now))]
 
-    def _may_ask(self, record: Record, now: float) -> bool:
-        if record.schema_known or now >= record.due + self._grace:
-            return True
-        self._lanes.hold(record, record.due + self._grace, HoldReason.UNKNOWN_SCHEMA)
-        return False
+    def _may_ask(self, run: Run, now: float) -> Run:
+        """Return the part of a run that may be claimed: none of it passes a record that waits for a deployment."""
+        for number, record in enumerate(run):
+            known_at = record.due + self._grace
+            if record.schema_known or now >= known_at:
+                continue
+            self._lanes.hold(record, known_at, HoldReason.UNKNOWN_SCHEMA)
+            for behind in run[number + 1 :]:
+                self._lanes.hold(behind, now, HoldReason.KEY)
+            return [self._with_token(before) for before in run[:number]]
+        return [self._with_token(record) for record in run]
 
     def _with_token(self, record: Record) -> Record:
         record.forget_try()

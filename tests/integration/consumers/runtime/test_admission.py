@@ -232,6 +232,20 @@ def test_unknown_schemas_wait_for_a_deployment_and_then_go_to_the_dead_letters(o
     assert old.token in desk.in_flight
 
 
+def test_in_a_batch_nothing_passes_what_waits_for_a_deployment(open_desk: OpenDesk) -> None:
+    desk = open_desk(batches=True)
+    now = clock.monotonic()
+    before = desk.deliver(key=b"one key")
+    desk.deliver(offset=1, key=b"one key", schema_known=False, due=now)
+    desk.deliver(offset=2, key=b"one key")
+    assert desk.admit() == [[before]]
+    desk.finish(before)
+    desk.settle()
+    assert desk.admit() == []
+    assert desk.lanes.held()[HoldReason.UNKNOWN_SCHEMA] == 1
+    assert desk.unresolved() == 2
+
+
 def test_without_an_answer_the_same_claims_are_asked_first(open_desk: OpenDesk, redis_server: Redis) -> None:
     desk = open_desk()
     first = desk.deliver()
