@@ -58,6 +58,7 @@ class Intake:
         self._bounds = (held_records, held_bytes)
         self._epoch = 0
         self._paused: set[Place] = set()
+        self._starts: dict[Place, int | None] = {}  # what is assigned, and the offset it was told to start at
         self._refusal: OrderflowError | None = None
         self.assigned_once = False
         self.skipped: dict[str, int] = {}
@@ -118,8 +119,7 @@ class Intake:
         topic, partition = str(message.topic()), message.partition()
         if error.code() == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001 - the library's public name
             if topic in self._topics.own and partition is not None:
-                # Its own pending copies: from the log's start, claims sort out what was done.
-                self._consumer.seek(TopicPartition(topic, partition, OFFSET_BEGINNING))
+                self._begin_again((topic, partition))
                 return
             raise Misconfigured(
                 f"{self._topics.group_id} has no valid position on {topic}[{partition}] ({error.str()}): "
@@ -129,6 +129,31 @@ class Intake:
             raise OrderflowError(f"the consumer of {self._topics.group_id} failed for good: {error.str()}")
         # _MAX_POLL_EXCEEDED comes as a message, then lost, then assign: all of it is handled elsewhere.
         _log.warning("consumer error", error=error.name(), said=error.str(), topic=topic, partition=partition)
+
+    def _begin_again(self, place: Place) -> None:
+        """Read one of our own topics from its start, since the group's position is not in its log (any more).
+
+        It holds nothing but pending copies: claims sort out what was done. A new epoch, since the old
+        one's position, however high, is the ledger's floor. No seek: the client refuses it in this state.
+        """
+        _log.warning("no valid position on a topic of our own: it is read from its start", place=place)
+        self._rebalanced.gone([place])
+        start = TopicPartition(*place, OFFSET_BEGINNING)
+        if self._incremental:
+            self._consumer.incremental_unassign([start])
+            self._consumer.incremental_assign([start])
+        else:
+            # This protocol knows whole assignments only; what has no position yet starts as it was told to.
+            self._starts[place] = OFFSET_BEGINNING
+            known = self._consumer.position([TopicPartition(*assigned) for assigned in self._starts])
+            for tp in known:
+                if tp.offset >= 0 and (tp.topic, tp.partition) != place:
+                    self._starts[tp.topic, tp.partition] = tp.offset
+            self._consumer.assign([_at(assigned, offset) for assigned, offset in self._starts.items()])
+        self._consumer.resume([start])
+        self._paused.discard(place)
+        self._epoch += 1
+        self._ledger.assign(place, self._epoch, None)
 
     def _balance(self, touched: Collection[Place]) -> None:
         records_bound, bytes_bound = self._bounds
@@ -164,7 +189,8 @@ class Intake:
                 else:
                     self._refusal = _no_position(self._topics, tp.partition)
             self._ledger.assign(place, self._epoch, committed)
-            placed.append(TopicPartition(tp.topic, tp.partition, start) if start is not None else tp)
+            self._starts[place] = start
+            placed.append(_at(place, start))
         if self._incremental:
             consumer.incremental_assign(placed)
         else:
@@ -199,6 +225,7 @@ class Intake:
         for place in places:
             self._ledger.revoke(place)
             self._paused.discard(place)
+            self._starts.pop(place, None)
         if self._incremental:
             consumer.incremental_unassign(partitions)
         else:
@@ -213,6 +240,10 @@ class Intake:
 
 def _exceeds(held: tuple[int, int], records: int, size: int) -> bool:
     return held[0] > records or held[1] > size
+
+
+def _at(place: Place, offset: int | None) -> TopicPartition:
+    return TopicPartition(*place) if offset is None else TopicPartition(*place, offset)
 
 
 def _no_position(topics: GroupTopics, partition: int) -> Misconfigured:
