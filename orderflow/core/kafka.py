@@ -17,6 +17,8 @@ from orderflow.core.topics import HEADER_ROOM_BYTES
 Headers = Sequence[tuple[str, bytes | None]]
 T = TypeVar("T")
 
+_QUEUE_KBYTES = 65_536
+
 _log = log.get(__name__)
 
 
@@ -53,8 +55,9 @@ def producer_config(kafka: KafkaSettings) -> dict[str, Any]:
         "acks": "all",
         # Agrees with Java's default for 1,009 of 1,009 keys; librdkafka's own default for 71.
         "partitioner": "murmur2_random",
-        # The client counts uncompressed bytes; its default of 1,000,000 is below the topics' limit.
-        "message.max.bytes": kafka.max_message_bytes + HEADER_ROOM_BYTES,
+        # The client counts uncompressed bytes, the broker compressed ones: 3 MB of zeros pass a limit of
+        # 1 MiB, and their copy must too. So the broker is the judge of everything that the queue can hold.
+        "message.max.bytes": max(_QUEUE_KBYTES * 1024 * 3 // 4, kafka.max_message_bytes + HEADER_ROOM_BYTES),
         # A batch over the topic's limit fails all its records and librdkafka does not split it.
         "batch.size": min(1_000_000, kafka.max_message_bytes),
         # The broker checks the compressed batch, so copies must be compressed like their source.
@@ -64,7 +67,7 @@ def producer_config(kafka: KafkaSettings) -> dict[str, Any]:
         "delivery.timeout.ms": 120_000,
         # Bounded memory while the broker is away: produce() then raises BufferError.
         "queue.buffering.max.messages": 100_000,
-        "queue.buffering.max.kbytes": 65_536,
+        "queue.buffering.max.kbytes": _QUEUE_KBYTES,
     }
 
 

@@ -42,6 +42,7 @@ def poison() -> dict[str, Raw]:
         "trailing": of(order_created(), value=whole + b"\x00"),
         "huge count": of(order_created(), value=whole[:5] + b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01" * 3),
         "over the size cap": of(order_created(), value=whole[:5] + os.urandom(300_000)),
+        "large before compression": (b"key", bytes(3_000_000), []),
         "no ce_id": without(of(order_created()), names.CE_ID),
         "foreign ce_id": of(order_created(), value=whole),
         "two ids": of(order_created(), more=[(names.CE_ID, b"\xff")]),
