@@ -113,7 +113,7 @@ class Intake:
             self._ledger.pass_over(place, offset)
             self.skipped[place[0]] = self.skipped.get(place[0], 0) + 1
             return None
-        return record if self._ledger.deliver(place, offset, len(record.value or b"")) else None
+        return record if self._ledger.deliver(place, offset, record.size) else None
 
     def _on_message_error(self, error: KafkaError, message: Message) -> None:
         topic, partition = str(message.topic()), message.partition()

@@ -46,6 +46,12 @@ class Record:
         """Topic and partition."""
         return self.topic, self.partition
 
+    @property
+    def size(self) -> int:
+        """Bytes of key, value and headers."""
+        headers = sum(len(name) + len(value or b"") for name, value in self.headers)
+        return len(self.key or b"") + len(self.value or b"") + headers
+
     def request(self, *, alone: bool) -> ClaimRequest:
         """Return the claim for the present token."""
         return ClaimRequest(self.event_id, self.token, self.payload_hash, self.pair, alone)

@@ -181,6 +181,16 @@ def test_what_was_read_before_a_revoke_is_not_delivered_under_the_next_assignmen
     assert ledger.held(("orders", 0))[0] == 3
 
 
+def test_all_bytes_of_a_record_count_against_its_partitions_bound(opened: Opened) -> None:
+    intake, consumer, ledger = opened
+    consumer.rebalance("on_assign", ("orders", 0))
+    message = Message(10)
+    message.headers().append(("note", b"h" * 50_000))
+    consumer.log = [message]
+    assert len(intake.read(0.0, 10)) == 1
+    assert ledger.held(("orders", 0))[1] > 50_000 + len(message.value()) + len(message.key())
+
+
 def test_own_topics_without_a_position_start_at_the_beginning(opened: Opened) -> None:
     _, consumer, _ = opened
     consumer.rebalance("on_assign", ("orders", 0), (TIER, 0))
