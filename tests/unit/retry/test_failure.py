@@ -130,6 +130,14 @@ def test_an_error_that_cannot_even_be_printed_is_told_by_its_class() -> None:
     assert told.class_name.endswith("Spiteful")
 
 
+def test_a_cause_that_cannot_be_asked_for_its_truth_is_told_like_any_other() -> None:
+    class Unruly(Exception):
+        def __bool__(self) -> bool:
+            raise RuntimeError
+
+    assert "Unruly" in failure(caught(ValueError(), cause=Unruly())).stack
+
+
 def test_an_error_that_was_never_raised_has_no_stack() -> None:
     assert failure(Reject("never raised")).stack == ""
 
