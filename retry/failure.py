@@ -110,10 +110,7 @@ def _lines(error: BaseException) -> Iterator[str]:
         seen.add(id(cause))
         yield from (f"{file}:{line} {function}" for file, line, function in _frames(cause))
         # `or` would ask the exception, whose class may have a __len__ or a __bool__ of its own.
-        if cause.__cause__ is None and not cause.__suppress_context__:
-            cause = cause.__context__
-        else:
-            cause = cause.__cause__
+        cause = cause.__context__ if cause.__cause__ is None and not cause.__suppress_context__ else cause.__cause__
 
 
 def _frames(error: BaseException) -> Iterator[tuple[str, int, str]]:
