@@ -142,6 +142,10 @@ class Relay:
 
     def _settle(self, reports: Sequence[Report[int]]) -> None:
         failed: dict[str, list[int]] = {}
+        if self._sender.failed:
+            _log.error("the producer failed for good; a new one takes over", in_flight=len(self._in_flight))
+            # Among these may be late confirmations: sent again, their events would stand in the topic twice.
+            reports = [*reports, *self._sender.renew()]
         for report in reports:
             self._in_flight.discard(report.ticket)
             if report.error is None:
@@ -152,10 +156,6 @@ class Relay:
                 self._quarantine(report.ticket, report.error.str())
             else:
                 failed.setdefault(report.error.str(), []).append(report.ticket)
-        if self._sender.failed:
-            _log.error("the producer failed for good; a new one takes over", in_flight=len(self._in_flight))
-            failed.setdefault("fatal producer error", []).extend(report.ticket for report in self._sender.renew())
-            self._in_flight.clear()
         for error, ids in failed.items():
             self._fail(error, ids)
 

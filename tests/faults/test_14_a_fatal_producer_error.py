@@ -24,15 +24,17 @@ class FatalOnce:
         self._failed_at = 0.0
         self._outstanding: list[int] = []
         self._reports: list[Report[int]] = []
+        self._sent: dict[int, tuple[bytes, bytes]] = {}
 
     def send(self, ticket: int, topic: str, *, key: bytes | None, value: bytes | None, headers: Headers) -> bool:
         del topic, headers
+        self._sent[ticket] = (key or b"", value or b"")
         if not self.failed and self.renewed_after is None and len(self.log) == 2:
             self.failed, self._failed_at = True, time.monotonic()
         if self.failed:
             self._outstanding.append(ticket)
             return True
-        self.log.append((key or b"", value or b""))
+        self.log.append(self._sent[ticket])
         self._reports.append(Report(ticket, None))
         return True
 
@@ -43,9 +45,11 @@ class FatalOnce:
 
     def renew(self) -> list[Report[int]]:
         self.failed, self.renewed_after = False, time.monotonic() - self._failed_at
-        unknown = [Report(ticket, KafkaError(KafkaError._PURGE_QUEUE)) for ticket in self._outstanding]
+        first, *others = self._outstanding
         self._outstanding.clear()
-        return unknown
+        # Its confirmation was under way; the others are unknown.
+        self.log.append(self._sent[first])
+        return [Report(first, None), *(Report(other, KafkaError(KafkaError._PURGE_QUEUE)) for other in others)]
 
 
 def test_a_new_producer_goes_on_where_the_old_one_failed(
