@@ -100,12 +100,14 @@ class Relay:
             self._mark()
         return len(self._in_flight)
 
-    def abandon(self) -> None:
-        """Purge what is in flight: another relay may lead. Whatever it was, it is still unpublished."""
+    def abandon(self) -> int:
+        """Purge what is in flight: another relay may lead. Return how many sent rows are left unmarked."""
+        left = len(self._in_flight) + len(self._reported)
         self._sender.renew()
         self._waiting.clear()
         self._in_flight.clear()
         self._reported.clear()
+        return left
 
     @property
     def _held(self) -> int:

@@ -84,8 +84,13 @@ def _term(settings: Settings, publisher: Publisher[int], metrics: Metrics, stop:
             try:
                 relay.run(stop)
                 left = relay.drain(DRAIN_SECONDS)
-            except OperationalError:
-                relay.abandon()
+            except OperationalError as error:
+                left = relay.abandon()
+                if stop and left:
+                    message = (
+                        f"the database went away before {left} events were marked; the next start sends them again"
+                    )
+                    raise NotDrained(message) from error
                 raise
     except (OperationalError, Misconfigured) as error:
         # What `connect` says at start stops the process; later it is an outage.

@@ -76,6 +76,29 @@ def test_what_has_no_report_stays_unpublished_and_the_code_is_not_0(
     assert unpublished(shop_pool) == 1
 
 
+def test_a_database_that_goes_during_the_last_marks_is_no_clean_stop(
+    http: TestClient, shop: Settings, shop_pool: Pool
+) -> None:
+    http.post("/v1/orders", json=ORDER)
+    publisher: Publisher[int] = Publisher(kafka.producer_config(shop.kafka))
+
+    class StopAndLoseTheDatabase(Stop):
+        def __bool__(self) -> bool:
+            if len(publisher) == 0:
+                return super().__bool__()
+            with database.connect(shop.database, autocommit=True) as connection:
+                connection.execute(
+                    "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' "
+                    "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+                )
+            self.set()
+            return True
+
+    with pytest.raises(relay_process.NotDrained, match="database went away before 1 events"):
+        relay_process._term(shop, publisher, Metrics(), StopAndLoseTheDatabase())
+    assert unpublished(shop_pool) == 1
+
+
 def test_a_stop_while_the_broker_hangs_ends_with_code_1_and_a_sentence(
     http: TestClient,
     stack: LocalStack,
