@@ -18,8 +18,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 ANSWER_SECONDS = 15.0
-_LEADER_SECONDS = 0.1
+_AGAIN_SECONDS = 0.1
 _NO_LEADER = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
+_NO_COORDINATOR = (
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+)
 NO_OFFSET = -1  # what ListOffsets answers for a time after the last record
 
 
@@ -79,7 +84,19 @@ def group_states(admin: AdminClient, group_ids: Sequence[str]) -> dict[str, Grou
     """Return the state of each group; one that Kafka does not know is `UNKNOWN`, not an error.
 
     A group without members and offsets and one that never was look alike: the broker answers DEAD for both.
+    Waits while a group has no coordinator, as on a cluster that has had no group yet.
     """
+    until = clock.monotonic() + ANSWER_SECONDS
+    while True:
+        try:
+            return _group_states(admin, group_ids)
+        except OrderflowError as error:
+            if not _because_of(error, _NO_COORDINATOR) or clock.monotonic() > until:
+                raise
+            time.sleep(_AGAIN_SECONDS)
+
+
+def _group_states(admin: AdminClient, group_ids: Sequence[str]) -> dict[str, GroupState]:
     futures = admin.describe_consumer_groups(list(group_ids), request_timeout=ANSWER_SECONDS)
     states: dict[str, GroupState] = {}
     for group_id, future in futures.items():
@@ -125,14 +142,14 @@ def offsets(admin: AdminClient, topic: str, partitions: Iterable[int], at: Offse
                 for partition, future in futures.items()
             }
         except OrderflowError as error:
-            if not _without_leader(error) or clock.monotonic() > until:
+            if not _because_of(error, _NO_LEADER) or clock.monotonic() > until:
                 raise
-            time.sleep(_LEADER_SECONDS)
+            time.sleep(_AGAIN_SECONDS)
 
 
-def _without_leader(error: OrderflowError) -> bool:
+def _because_of(error: OrderflowError, codes: Sequence[int]) -> bool:
     cause = error.__cause__
-    return isinstance(cause, KafkaException) and cause.args[0].code() in _NO_LEADER
+    return isinstance(cause, KafkaException) and cause.args[0].code() in codes
 
 
 def each(futures: "Mapping[str, Future[None]]", what: Callable[[str], str]) -> None:
