@@ -41,6 +41,7 @@ class Lanes:
         self._run_records = run_records
         self._lanes: dict[Hashable, _Lane] = {}
         self._ready: deque[_Lane] = deque()
+        self._ready_first: deque[_Lane] = deque()  # has waited for its time already
         self._timed: list[tuple[float, int, Record | _Lane]] = []
         self._order = count()
         self._reasons: Counter[HoldReason] = Counter()
@@ -60,8 +61,8 @@ class Lanes:
         """Return up to `runs` runs that may start; their lanes are closed until each record is done or held."""
         self._wake_due(now)
         taken: list[Run] = []
-        while self._ready and len(taken) < runs:
-            lane = self._ready.popleft()
+        while (ready := self._ready_first or self._ready) and len(taken) < runs:
+            lane = ready.popleft()
             lane.is_ready = False
             if not lane.queue or lane.running or lane.reason is not None:
                 continue
@@ -125,7 +126,7 @@ class Lanes:
 
     def next_time(self, now: float) -> float | None:
         """Return seconds until something becomes ready: 0.0 when something is, None when nothing will by itself."""
-        if self._ready:
+        if self._ready or self._ready_first:
             return 0.0
         return max(0.0, self._timed[0][0] - now) if self._timed else None
 
@@ -133,16 +134,14 @@ class Lanes:
         """Return how many lanes are held back per reason, and the records not due or behind their key."""
         held = {reason: number for reason, number in self._reasons.items() if number}
         held[HoldReason.NOT_DUE] = self._not_due
-        held[HoldReason.KEY] = max(0, self._waiting - self._not_due - sum(self._reasons.values()) - len(self._ready))
+        held[HoldReason.KEY] = max(
+            0, self._waiting - self._not_due - sum(self._reasons.values()) - len(self._ready) - len(self._ready_first)
+        )
         return held
 
     def __len__(self) -> int:
         """Return how many records wait here, running ones not counted."""
         return self._waiting
-
-    def backlog(self) -> int:
-        """Return how many records are due and wait for a slot or for their key."""
-        return self._waiting - self._not_due
 
     def _name(self, record: Record) -> Hashable:
         if self._by == "partition":
@@ -151,18 +150,18 @@ class Lanes:
             return (record.topic, record.partition, record.offset)
         return (record.partition, record.key)
 
-    def _enqueue(self, record: Record) -> None:
+    def _enqueue(self, record: Record, *, first: bool = False) -> None:
         name = self._name(record)
         lane = self._lanes.get(name)
         if lane is None:
             lane = self._lanes[name] = _Lane(name)
         lane.queue.append(record)
-        self._offer(lane)
+        self._offer(lane, first=first)
 
-    def _offer(self, lane: _Lane) -> None:
+    def _offer(self, lane: _Lane, *, first: bool = False) -> None:
         if lane.queue and not lane.running and lane.reason is None and not lane.is_ready:
             lane.is_ready = True
-            self._ready.append(lane)
+            (self._ready_first if first else self._ready).append(lane)
         else:
             self._forget_if_empty(lane)
 
@@ -183,7 +182,8 @@ class Lanes:
             _, _, what = heapq.heappop(self._timed)
             if isinstance(what, Record):
                 self._not_due -= 1
-                self._enqueue(what)
+                # Before the backlog: it has had its delay, and the next free slot is soon enough.
+                self._enqueue(what, first=True)
             elif what.reason is not None and what.held_until <= now and not what.running:
                 self._set_reason(what, None)
                 self._offer(what)

@@ -25,7 +25,6 @@ _log = log.get(__name__)
 
 _IDLE_SECONDS = 0.1  # how long a poll may wait when nothing runs: also the longest answer to a stop
 _TURN_SECONDS = 0.005  # how long a turn waits for a handler to finish: also what a new record may wait meanwhile
-_READY_RECORDS = 2_000  # read no more than this ahead of the handlers; each partition has its own bound beside it
 _STANDSTILL_SECONDS = 2.0  # longer between two turns, and the process itself stood still
 _PROBE_SECONDS = (0.1, 5.0)  # back-off of calls to a Redis that does not answer
 
@@ -90,13 +89,13 @@ class Worker:
 
     def turn(self) -> float:
         """One turn: read, admit, settle, commit. Returns when it ended."""
-        now = clock.monotonic()
-        for record in self._intake.read(self._patience(now), self._appetite()):
+        records = self._intake.read(self._patience(clock.monotonic()), self._pace.batch_records)
+        now = clock.monotonic()  # after the read: what has no delay is due by now
+        for record in records:
             if record.event_id:
                 self._lanes.add(record, now)
             else:
                 self._settlement.unreadable(record)
-        now = clock.monotonic()
         self._look_for_hung(now)
         self._admit(now)
         self._settle(_TURN_SECONDS if self._executor.busy else 0.0)
@@ -163,10 +162,6 @@ class Worker:
         barred = max(self._settlement.resting_until, self._probe_at) - now
         soonest = self._lanes.next_time(now)
         return min(_IDLE_SECONDS, _IDLE_SECONDS if soonest is None else max(soonest, barred, 0.0))
-
-    def _appetite(self) -> int:
-        """How many records to read: at least one, since polling must never stop."""
-        return max(1, min(self._pace.batch_records, _READY_RECORDS - self._lanes.backlog()))
 
     def _unsettled(self, places: Collection[Place]) -> bool:
         return self._settlement.owes(places) or any(record.place in places for record in self._in_flight)

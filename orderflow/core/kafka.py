@@ -100,6 +100,9 @@ def consumer_config(kafka: KafkaSettings, group_id: str, *, max_poll_seconds: fl
         # The default of 1 s held a raw loop to 218,000 records/s instead of 692,000.
         "fetch.queue.backoff.ms": 10,
         "fetch.wait.max.ms": 50,
+        # What is prefetched of a partition stands in one queue before a retry that is due: a backlog of the
+        # default's 100,000 made retries 17 s late. With the back-off above 1,000 still give 758,000/s.
+        "queued.min.messages": 1_000,
         # What librdkafka may prefetch, all partitions together.
         "queued.max.messages.kbytes": 65_536,
     }
