@@ -150,13 +150,14 @@ class Lanes:
             return (record.topic, record.partition, record.offset)
         return (record.partition, record.key)
 
-    def _enqueue(self, record: Record, *, first: bool = False) -> None:
+    def _enqueue(self, record: Record) -> None:
         name = self._name(record)
         lane = self._lanes.get(name)
         if lane is None:
             lane = self._lanes[name] = _Lane(name)
         lane.queue.append(record)
-        self._offer(lane, first=first)
+        # A copy has had its delay: it takes the next free slot, before the backlog of the source.
+        self._offer(lane, first=record.pair > (0, 0))
 
     def _offer(self, lane: _Lane, *, first: bool = False) -> None:
         if lane.queue and not lane.running and lane.reason is None and not lane.is_ready:
@@ -182,8 +183,7 @@ class Lanes:
             _, _, what = heapq.heappop(self._timed)
             if isinstance(what, Record):
                 self._not_due -= 1
-                # Before the backlog: it has had its delay, and the next free slot is soon enough.
-                self._enqueue(what, first=True)
+                self._enqueue(what)
             elif what.reason is not None and what.held_until <= now and not what.running:
                 self._set_reason(what, None)
                 self._offer(what)

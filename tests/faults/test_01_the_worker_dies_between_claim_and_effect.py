@@ -33,8 +33,8 @@ def request(token: str) -> ClaimRequest:
 
 def test_the_claim_of_the_dead_is_busy_until_its_lease_ends_and_then_unsure(open_claims: Callable[..., Claims]) -> None:
     dead, heir = open_claims(lease_seconds=0.5), open_claims(lease_seconds=0.5)
-    dead.claim([request("dead")])
     claimed_at = clock.monotonic()
+    dead.claim([request("dead")])
     answers = [heir.claim([request("heir")])[0].answer]
     pause = threading.Event()
     while answers[-1] is Answer.BUSY:
@@ -43,7 +43,7 @@ def test_the_claim_of_the_dead_is_busy_until_its_lease_ends_and_then_unsure(open
         answers += [reply.answer for reply in heir.claim([request("heir")])]
     assert answers[0] is Answer.BUSY
     assert answers[-1] is Answer.UNSURE
-    assert clock.monotonic() - claimed_at >= 0.5
+    assert clock.monotonic() - claimed_at >= 0.498  # Redis counts whole milliseconds
     assert dead.complete([("event", "dead")]) == [False]
 
 

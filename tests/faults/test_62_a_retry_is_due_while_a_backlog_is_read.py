@@ -13,9 +13,9 @@ from orderflow.testing import GroupHarness, make_group, order_created, tuned
 from retry.errors import Retry
 from schemas.events import OrderCreated
 
-BACKLOG = 12_000
-HANDLER_SECONDS = 0.02  # with 4 slots the backlog alone takes a minute
-LATE_SECONDS = 3.0  # loose: what is tested is that it does not wait for the backlog
+BACKLOG = 6_000
+HANDLER_SECONDS = 0.04  # with 4 slots the backlog alone takes a minute
+LATE_SECONDS = 15.0  # loose: what is tested is that it does not wait for the backlog
 
 
 @pytest.fixture

@@ -13,7 +13,13 @@ from retry.story import Origin, Story
 
 
 def record(
-    offset: int, key: bytes | None = b"k", *, due: float = 0.0, topic: str = "orders", partition: int = 0
+    offset: int,
+    key: bytes | None = b"k",
+    *,
+    due: float = 0.0,
+    topic: str = "orders",
+    partition: int = 0,
+    attempts: int = 0,
 ) -> Record:
     return Record(
         topic=topic,
@@ -25,7 +31,7 @@ def record(
         headers=[],
         timestamp_ms=0,
         due=due,
-        story=Story(Origin(topic, partition, offset, 0)),
+        story=Story(Origin(topic, partition, offset, 0), attempts=attempts),
         event_id=f"{topic}-{partition}-{offset}",
     )
 
@@ -75,6 +81,18 @@ def test_due_records_come_out_by_due_time() -> None:
     for offset, due in enumerate([3.0, 1.0, 2.0]):
         lanes.add(record(offset, due=due), 0.0)
     assert taken(lanes, 3.0) == [[1], [2], [0]]
+
+
+def test_a_copy_takes_the_next_slot_before_the_backlog_whenever_it_was_read() -> None:
+    lanes = Lanes("none")
+    for offset in range(3):
+        lanes.add(record(offset), 0.0)
+    overdue = record(9, topic="orders.email.retry.1s", attempts=1)
+    later = record(8, topic="orders.email.retry.1s", attempts=1, due=1.0)
+    lanes.add(overdue, 0.0)
+    lanes.add(later, 0.0)
+    assert taken(lanes, 0.0, 2) == [[9], [0]]
+    assert taken(lanes, 1.0) == [[8], [1], [2]]
 
 
 def test_a_held_record_blocks_its_key_and_nobody_else() -> None:
