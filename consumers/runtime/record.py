@@ -1,6 +1,6 @@
 """One record in a worker's hands: where it came from, and how far this process is with it."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from consumers.runtime.claims import ClaimRequest, Pair
 from retry.story import Story
@@ -39,7 +39,7 @@ class Record:
     running: bool = False
     lost: bool = False
     abandoned: bool = False
-    outages: int = field(default=0)
+    outages: int = 0
 
     @property
     def place(self) -> Place:

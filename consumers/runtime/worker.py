@@ -104,7 +104,7 @@ class Worker:
         return now
 
     def revoking(self, places: Collection[Place]) -> None:
-        """Finish what runs of partitions that go, release the rest, commit; all within the revoke budget."""
+        """Finish what runs of partitions that go within the revoke budget, release the rest, then commit."""
         until = clock.monotonic() + self._pace.revoke_budget
         self.gone(places)
         while clock.monotonic() < until and self._unsettled(places):

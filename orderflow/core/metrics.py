@@ -38,7 +38,6 @@ METRICS: Mapping[str, Metric] = {
     "orderflow_decode_errors_total": Metric("counter", "Records that could not be read.", ("group", "reason")),
     "orderflow_retry_published_total": Metric("counter", "Copies put on a retry topic.", ("group", "tier", "error")),
     "orderflow_dlq_published_total": Metric("counter", "Copies put on the dead-letter topic.", ("group", "error")),
-    "orderflow_clock_skew_seconds": Metric("gauge", "Our clock minus the broker's, at least.", ("group",)),
     # API and relay
     "orderflow_http_request_duration_seconds": Metric(
         "histogram", "HTTP requests of the order API.", ("method", "route", "status")
