@@ -13,7 +13,7 @@ from psycopg import Connection
 from psycopg_pool import ConnectionPool
 
 from orderflow.core import database, kafka
-from orderflow.core.kafka import Publisher
+from orderflow.core.kafka import Publisher, Report
 from orderflow.core.lifecycle import Stop
 from orderflow.core.metrics import Metrics
 from orderflow.core.settings import Settings
@@ -80,7 +80,14 @@ def test_a_database_that_goes_during_the_last_marks_is_no_clean_stop(
     http: TestClient, shop: Settings, shop_pool: Pool
 ) -> None:
     http.post("/v1/orders", json=ORDER)
-    publisher: Publisher[int] = Publisher(kafka.producer_config(shop.kafka))
+
+    class ReportsAfterTheLoss(Publisher[int]):
+        database_is_there = True
+
+        def poll(self, timeout: float = 0.0) -> list[Report[int]]:
+            return [] if self.database_is_there else super().poll(timeout)
+
+    publisher = ReportsAfterTheLoss(kafka.producer_config(shop.kafka))
 
     class StopAndLoseTheDatabase(Stop):
         def __bool__(self) -> bool:
@@ -91,6 +98,7 @@ def test_a_database_that_goes_during_the_last_marks_is_no_clean_stop(
                     "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' "
                     "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
                 )
+            publisher.database_is_there = False
             self.set()
             return True
 
