@@ -8,7 +8,7 @@ UV     ?= uv
 export PYTHONSAFEPATH := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up down test mutants check bench lock
+.PHONY: help demo up down test faults mutants check bench lock
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -24,6 +24,9 @@ down: $(VENV)/.product ## stop what `make up` started
 
 test: $(VENV)/.dev ## all tests, on real parts
 	$(BIN)/pytest -n 3 --dist loadfile
+
+faults: $(VENV)/.dev ## the long suites: outages, load, thousands of requests (SHORT=1: minutes)
+	$(BIN)/pytest -m long $(if $(SHORT),--short)
 
 mutants: $(VENV)/.dev ## break each rule on purpose: its test must fail (minutes)
 	@$(BIN)/python tests/mutants/run.py

@@ -48,6 +48,17 @@ for _ in range(secrets.randbelow(DATABASES)):
     next(_redis_databases)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--short`."""
+    parser.addoption("--short", action="store_true", help="run the tests marked `long` in their short form")
+
+
+@pytest.fixture(scope="session")
+def short(pytestconfig: pytest.Config) -> bool:
+    """Whether a test marked `long` shall run in its short form: fewer requests, shorter outages, the same promises."""
+    return bool(pytestconfig.getoption("short"))
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Take our variable out of the environment: the product refuses names that it does not know."""
     config.stash[JOINED] = os.environ.pop("ORDERFLOW_TEST_STACK", None)
