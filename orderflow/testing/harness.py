@@ -42,7 +42,7 @@ _WAIT_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One record as it stands in a topic."""
+    """One record as it stands in a topic. No headers when a name of one is not UTF-8."""
 
     topic: str
     partition: int
@@ -294,5 +294,5 @@ def _found(message: Any) -> Found:
         timestamp_ms=message.timestamp()[1],
         key=message.key(),
         value=message.value(),
-        headers=message.headers() or [],
+        headers=names.of(message) or [],
     )

@@ -5,6 +5,7 @@ The client's Python side cannot write such a name, so the record is sent by the 
 
 import ctypes
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 from consumers.runtime.group import Delivery
 from orderflow.core.settings import Settings
+from orderflow.ops.demo.topics import TopicReader, published
 from orderflow.testing import GroupHarness, make_group, order_created
 from schemas import codec
 from schemas import headers as names
@@ -76,6 +78,13 @@ def test_its_headers_are_lost_to_us_but_neither_the_event_nor_the_worker_is(sett
         harness.start_worker()
         harness.wait_drained(60)
         (letter,) = harness.dead_letters()
+        (source,) = (record for record in harness.records(harness.topics.source) if record.offset == 100)
+        with TopicReader(one, [harness.topics]) as reader:
+            read = partial(reader.read_to, {(harness.topics.source, 0): 102})
+            harness.wait_until(read, "the demo's reader to have read the source", 60)
+            _, foreign = published(reader.of(harness.topics.source))
+    assert (source.value, source.headers) == (codec.encode(bad), [])
+    assert [place.offset for place in foreign] == [100]
     assert (letter.key, letter.value) == (b"key", codec.encode(bad))
     assert (letter.header(names.DLQ_DISPOSITION), letter.integer(names.DLQ_OFFSET)) == ("POISON", 100)
     assert len(seen) == 101

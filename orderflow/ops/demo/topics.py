@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self, cast
+from typing import Self
 from uuid import UUID
 
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
@@ -25,7 +25,7 @@ _BATCH = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record as it was read; `timestamp_ms` is the broker's."""
+    """A record as it was read; `timestamp_ms` is the broker's. No headers when a name of one is not UTF-8."""
 
     place: Place
     timestamp_ms: int
@@ -85,8 +85,9 @@ class TopicReader:
                 if (error := message.error()) is not None:
                     raise KafkaException(error)
                 place = Place(message.topic() or "", message.partition() or 0, message.offset() or 0)
-                headers = cast("Headers", message.headers() or [])
-                self._records[place.topic][place] = Record(place, message.timestamp()[1], message.value(), headers)
+                self._records[place.topic][place] = Record(
+                    place, message.timestamp()[1], message.value(), names.of(message) or []
+                )
 
     def read_to(self, ends: Offsets) -> bool:
         """Take in what is there; return whether that is everything below these ends."""
