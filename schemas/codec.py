@@ -33,6 +33,7 @@ MAX_BYTES = 256 * 1024
 
 FRAME_BYTES = 5
 MAGIC = 0
+_UUID_CHARACTERS = 36
 _SMALLEST_MONEY = Decimal(1).scaleb(-MONEY_SCALE)
 
 
@@ -139,6 +140,20 @@ def frame_id(value: bytes | None) -> int | None:
     return int.from_bytes(value[1:FRAME_BYTES], "big")
 
 
+def event_id(value: bytes) -> str | None:
+    """Return the event id that a framed value names, without decoding it; None when no text of that length is there.
+
+    The lint sees to it that `event_id` is the first field of every schema: its length, then its text.
+    """
+    body = value[FRAME_BYTES : FRAME_BYTES + 1 + _UUID_CHARACTERS]
+    if len(body) <= _UUID_CHARACTERS or body[0] != _UUID_CHARACTERS << 1:
+        return None
+    try:
+        return body[1:].decode("ascii")
+    except UnicodeDecodeError:
+        return None
+
+
 @cache
 def default() -> Codec:
     """Return the codec of the packaged catalog with the default size cap, made once."""
@@ -212,6 +227,7 @@ __all__ = [
     "default",
     "encode",
     "encode_as",
+    "event_id",
     "frame_id",
     "raw_decode",
 ]

@@ -91,6 +91,8 @@ def _envelope(record: dict[str, Any]) -> Iterator[Problem]:
     if "." not in record["name"]:
         yield Problem(record["name"], "namespace", "give the record a namespace: its full name is what `ce_type` says")
     fields = {field["name"]: field for field in record["fields"]}
+    if "event_id" in fields and record["fields"][0]["name"] != "event_id":
+        yield Problem(f"{record['name']}.event_id", "envelope", "this field comes first: it is read before decoding")
     for name, expected in ENVELOPE.items():
         if name not in fields:
             yield Problem(f"{record['name']}.{name}", "envelope", "every event has this field; copy it from another")

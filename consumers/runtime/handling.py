@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
-from uuid import UUID
 
 from consumers.runtime.group import ConsumerGroup, Delivery, Outcome
 from consumers.runtime.lanes import Run
@@ -12,7 +11,7 @@ from consumers.runtime.record import Record
 from orderflow.core import clock
 from retry.policy import Stage, is_about_us
 from schemas import codec
-from schemas.errors import IdsDisagree, InvalidEvent
+from schemas.errors import InvalidEvent
 from schemas.events import Event
 
 
@@ -109,7 +108,7 @@ class Handling:
         if record.lost:
             return self._result(record, began, None, error=LeaseLost("the lease was over before the handler began"))
         try:
-            event = _decoded(record)
+            event = codec.decode(record.value or b"")
         except InvalidEvent as error:
             return self._result(record, began, None, error=error, stage=Stage.VALIDATE)
         except Exception as error:  # noqa: BLE001 - hostile bytes may raise anything
@@ -158,10 +157,3 @@ def _outcome(returned: object) -> Outcome:
     if not isinstance(returned, Outcome):
         raise TypeError(f"the handler returned {type(returned).__name__}, which is neither None nor an Outcome")
     return returned
-
-
-def _decoded(record: Record) -> Event:
-    event = codec.decode(record.value or b"")
-    if event.event_id != UUID(record.event_id):
-        raise IdsDisagree("ce_id is not the payload's event_id")
-    return event

@@ -66,7 +66,9 @@ class Reader:
             story=story,
             schema_known=known,
         )
-        if schema_id is not None and _UUID.fullmatch(event_id):
+        # A claim is taken before the value is decoded: under another event's id it would end that event.
+        named = not known or codec.event_id(value) == event_id
+        if schema_id is not None and named and _UUID.fullmatch(event_id):
             record.event_id = event_id
             record.payload_hash = payload_hash(value)
         return record

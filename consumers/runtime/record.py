@@ -13,8 +13,8 @@ class Record:
     """A delivered record that is not resolved yet.
 
     `epoch` is the assignment it was delivered under, `due` our monotonic seconds before which it must
-    not run. `event_id` is "" when the record names none: it can then neither be claimed nor handled.
-    `unreadable` names why it goes to the dead letters unrun, if so.
+    not run. `event_id` is "" when header and payload do not name one event: it can then neither be
+    claimed nor handled.
     """
 
     topic: str

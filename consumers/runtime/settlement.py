@@ -18,7 +18,7 @@ from retry.failure import Crashed, Failure, OtherBytes
 from retry.policy import Disposition, Stage, ToDlq, ToTier, Wait, is_unsure, verdict
 from retry.router import Router
 from schemas import codec
-from schemas.errors import Malformed, UnknownSchema
+from schemas.errors import IdsDisagree, Malformed, UnknownSchema
 
 _OUTAGE_SECONDS = (1.0, 30.0)
 
@@ -124,7 +124,11 @@ class Settlement:
 
     def unreadable(self, record: Record) -> None:
         """Send a record that names no event to the dead letters, past lanes and claims."""
-        error = Malformed("the value is no framed event of ours, or no ce_id header names its event")
+        error = (
+            IdsDisagree("no ce_id header names the event that is in the payload")
+            if record.schema_known
+            else Malformed("the value is no framed event of ours, or no ce_id header names its event")
+        )
         self.tally.unreadable(error)
         self._route(record, ToDlq(Disposition.POISON), error, Stage.DECODE, unsure=False)
 

@@ -23,12 +23,15 @@ money = st.decimals(min_value=0, max_value=Decimal("99999999999999.9999"), place
 code = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=64)
 counts = st.integers(min_value=1, max_value=2**31 - 1)
 lines = st.builds(OrderLine, sku=code, quantity=counts, unit_price=money)
+envelope: dict[str, st.SearchStrategy[Any]] = {
+    "event_id": st.uuids(),
+    "occurred_at": st.datetimes(timezones=st.just(UTC)),
+    "order_id": st.uuids(),
+    "order_version": counts,
+}
 orders = st.builds(
     OrderCreated,
-    event_id=st.uuids(),
-    occurred_at=st.datetimes(timezones=st.just(UTC)),
-    order_id=st.uuids(),
-    order_version=counts,
+    **envelope,
     customer_id=st.uuids(),
     currency=st.from_regex(r"[A-Z]{3}", fullmatch=True),
     lines=st.lists(lines, min_size=1, max_size=5),
@@ -36,6 +39,16 @@ orders = st.builds(
     channel=code,
     delivery_date=st.none() | st.dates(),
 )
+
+paid = st.builds(
+    OrderPaid,
+    **envelope,
+    payment_id=st.uuids(),
+    amount=money,
+    currency=st.from_regex(r"[A-Z]{3}", fullmatch=True),
+    method=code,
+)
+cancelled = st.builds(OrderCancelled, **envelope, reason=code)
 
 
 def _body(schema_id: int, record: dict[str, Any]) -> bytes:
@@ -63,6 +76,18 @@ def test_a_record_of_the_first_version_decodes_to_the_newest_model(event: OrderC
     value = codec.encode_as(event, V1)
     assert codec.frame_id(value) == V1
     assert codec.decode(value) == event.model_copy(update={"channel": "unknown", "delivery_date": None})
+
+
+@given(st.one_of(orders, paid, cancelled))
+def test_the_event_id_stands_where_it_is_read_without_decoding(
+    event: OrderCreated | OrderPaid | OrderCancelled,
+) -> None:
+    assert codec.event_id(codec.encode(event)) == str(event.event_id)
+
+
+@given(st.one_of(paid, cancelled))
+def test_the_other_types_come_back_equal_too(event: OrderPaid | OrderCancelled) -> None:
+    assert codec.decode(codec.encode(event)) == event
 
 
 def test_a_field_that_the_newest_version_dropped_is_left_out(created: Callable[..., OrderCreated]) -> None:

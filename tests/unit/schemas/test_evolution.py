@@ -64,7 +64,7 @@ def test_the_packaged_lock_is_clean() -> None:
         _add(name="extra", type={"type": "array", "items": "string"}, default=[]),
         _remove("channel"),
         _remove("delivery_date"),
-        lambda d: d["fields"].reverse(),
+        lambda d: d.update(fields=[d["fields"][0], *reversed(d["fields"][1:])]),
         lambda d: _line(d)["fields"].append({"name": "extra", "type": "boolean", "default": False}),
         lambda d: d.update(doc="Another sentence."),
     ],

@@ -142,6 +142,14 @@ def test_every_event_has_the_envelope() -> None:
     assert [problem.rule for problem in lint(document)] == ["envelope"]
 
 
+def test_the_event_id_comes_first() -> None:
+    document = _with()
+    document["fields"].reverse()
+    assert ("envelope", "shop.orders.OrderCancelled.event_id") in [
+        (problem.rule, problem.where) for problem in lint(document)
+    ]
+
+
 def test_a_record_has_a_namespace() -> None:
     document = _with()
     del document["namespace"]

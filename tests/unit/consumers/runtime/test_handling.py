@@ -4,7 +4,6 @@ import io
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
-from uuid import uuid4
 
 import fastavro
 import pytest
@@ -17,7 +16,7 @@ from orderflow.testing import make_group, order_created
 from retry.errors import Outage, Reject, Throttled
 from retry.policy import Stage
 from schemas import codec
-from schemas.errors import IdsDisagree, InvalidEvent, Malformed, NotFramed, TrailingBytes, UnknownSchema
+from schemas.errors import InvalidEvent, Malformed, NotFramed, TrailingBytes, UnknownSchema
 from schemas.events import Event, OrderCreated
 
 MakeRecord = Callable[..., Record]
@@ -137,12 +136,6 @@ def test_an_event_that_breaks_its_model_fails_in_validation(make_record: MakeRec
     result = one(returning(None), make_record(event, value=codec.encode(event)[:5] + body.getvalue()))
     assert isinstance(result.error, InvalidEvent)
     assert result.stage is Stage.VALIDATE
-
-
-def test_an_id_in_the_header_that_is_not_the_payloads_is_unreadable(make_record: MakeRecord) -> None:
-    result = one(raising(AssertionError("handled")), make_record(event_id=str(uuid4())))
-    assert isinstance(result.error, IdsDisagree)
-    assert result.stage is Stage.DECODE
 
 
 def batch_group(handler: Callable[[Batch, Any], Any]) -> ConsumerGroup:

@@ -136,6 +136,16 @@ def test_an_event_without_a_usable_id_is_unreadable(ce_id: bytes | None) -> None
     assert taken(Message(value, None)).event_id == ""
 
 
+@pytest.mark.parametrize(
+    "body", [None, b"", b"H", b"H" + b"0" * 35, b"F" + b"0" * 40, b"H" + b"\xff" * 36, b"\xff" * 60]
+)
+def test_an_id_that_the_payload_does_not_bear_is_never_claimed(body: bytes | None) -> None:
+    victim, carrier = order_created(), order_created()
+    value = codec.encode(carrier) if body is None else codec.encode(carrier)[:5] + body
+    record = taken(Message(value, [*event_headers(victim)]))
+    assert (record.event_id, record.schema_known) == ("", True)
+
+
 def test_reserved_headers_are_forged_on_the_source_and_believed_on_the_groups_own_topics() -> None:
     event = order_created()
     story: Headers = [*event_headers(event), (names.DLQ_DELIVERY_COUNT, b"2"), (names.DLQ_REPLAY_COUNT, b"1")]
