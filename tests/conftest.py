@@ -1,7 +1,6 @@
 """What every test may ask for: the real parts, and a clean corner of each.
 
-`ORDERFLOW_TEST_STACK=FOLDER/.orderflow` joins the stack that `orderflow stack up --quick-groups` left running in
-FOLDER, instead of starting one, which saves some seconds a run.
+`ORDERFLOW_TEST_STACK=local|docker|FOLDER/.orderflow` chooses which parts; see `stacks/choice.py`.
 """
 
 import contextlib
@@ -15,6 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -27,7 +27,6 @@ from psycopg_pool import ConnectionPool
 
 from consumers.runtime.claims import Claims, connect
 from orderflow.core import database as core_database
-from orderflow.core.errors import OrderflowError
 from orderflow.core.metrics import Metrics
 from orderflow.core.settings import RedisSettings, Settings, load
 from orderflow.ops.provision import database as tables
@@ -40,8 +39,10 @@ from producers import auth
 from producers.api import Parts, create_app
 from producers.backlog import Gate
 from producers.store import Store
+from tests.stacks import choice
+from tests.stacks.interface import Stack
 
-JOINED = pytest.StashKey[str | None]()
+CHOICE = pytest.StashKey[str | None]()
 # Random, so that two runs on one joined stack rarely meet; database 0 is the stack's own.
 _redis_databases = itertools.cycle(range(1, DATABASES))
 for _ in range(secrets.randbelow(DATABASES)):
@@ -61,7 +62,20 @@ def short(pytestconfig: pytest.Config) -> bool:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Take our variable out of the environment: the product refuses names that it does not know."""
-    config.stash[JOINED] = os.environ.pop("ORDERFLOW_TEST_STACK", None)
+    # A worker of xdist inherits an environment from which it is already gone.
+    given: str | None = getattr(config, "workerinput", {}).get(choice.VARIABLE)
+    config.stash[CHOICE] = os.environ.pop(choice.VARIABLE, given)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a worker of xdist what was chosen."""
+    node.workerinput[choice.VARIABLE] = node.config.stash[CHOICE]
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """Say which stack the tests will use."""
+    return f"stack: {config.stash[CHOICE] or 'docker, else local'} (choose: {choice.VARIABLE}=local|docker|FOLDER)"
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
@@ -75,26 +89,33 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
 
 
 @pytest.fixture(scope="session")
-def stack(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
+def chosen_stack(pytestconfig: pytest.Config) -> str | None:
+    """What ORDERFLOW_TEST_STACK said."""
+    return pytestconfig.stash[CHOICE]
+
+
+@pytest.fixture(scope="session")
+def local_stack(chosen_stack: str | None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
+    """The parts as processes of this machine: for tests of the local stack itself, of its logs and pids."""
+    with choice.local(chosen_stack, tmp_path_factory.mktemp("stack")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def stack(
+    request: pytest.FixtureRequest, chosen_stack: str | None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Stack]:
     """The real parts: Kafka with quick groups, Redis, PostgreSQL, the mail sink.
 
     A test that stops or pauses a part starts or resumes it again before it ends.
     """
-    joined = pytestconfig.stash[JOINED]
-    whole = contextlib.ExitStack()
-    try:
-        chosen = LocalStack.join(Path(joined)) if joined else LocalStack.temporary(tmp_path_factory.mktemp("stack"))
-        running = whole.enter_context(chosen)
-    except OrderflowError as error:
-        if os.environ.get("CI"):
-            pytest.fail(f"the local stack does not start: {error}")
-        pytest.skip(f"the local stack does not start: {error}")
-    with whole:
-        yield running
+    folder = tmp_path_factory.mktemp("containers")
+    with choice.containers(chosen_stack, folder) as running:
+        yield running or request.getfixturevalue("local_stack")
 
 
 @pytest.fixture
-def database(stack: LocalStack) -> Iterator[str]:
+def database(stack: Stack) -> Iterator[str]:
     """DSN of a new, empty database, dropped afterwards."""
     name = f"test_{secrets.token_hex(6)}"
     with psycopg.connect(stack.postgres.dsn, autocommit=True) as connection:
@@ -105,7 +126,7 @@ def database(stack: LocalStack) -> Iterator[str]:
 
 
 @pytest.fixture
-def redis_url(stack: LocalStack) -> Iterator[str]:
+def redis_url(stack: Stack) -> Iterator[str]:
     """URL of an empty numbered database of the stack's Redis, emptied afterwards."""
     url = stack.redis.url_of(next(_redis_databases))
     with redis.Redis.from_url(url) as client:
@@ -115,7 +136,7 @@ def redis_url(stack: LocalStack) -> Iterator[str]:
 
 
 @pytest.fixture
-def source_topic(stack: LocalStack) -> Iterator[str]:
+def source_topic(stack: Stack) -> Iterator[str]:
     """A topic name of this test alone, and a prefix for the rest; what begins with it is deleted afterwards."""
     prefix = f"orders-{secrets.token_hex(4)}"
     yield prefix
@@ -128,7 +149,7 @@ def source_topic(stack: LocalStack) -> Iterator[str]:
 
 
 @pytest.fixture
-def settings(stack: LocalStack, database: str, redis_url: str, source_topic: str, tmp_path: Path) -> Settings:
+def settings(stack: Stack, database: str, redis_url: str, source_topic: str, tmp_path: Path) -> Settings:
     """Settings that point at the stack, at this test's own database, Redis database and source topic."""
     environ = stack.environment() | {
         "ORDERFLOW_DATABASE__DSN": database,

@@ -8,7 +8,7 @@ from subprocess import Popen
 import psutil
 import pytest
 
-pytestmark = [pytest.mark.usefixtures("stack"), pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.usefixtures("local_stack"), pytest.mark.timeout(400)]
 
 Start = Callable[..., Popen[str]]
 WaitUntil = Callable[[Callable[[], bool], str], None]

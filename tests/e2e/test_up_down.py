@@ -11,7 +11,7 @@ import pytest
 from orderflow.ops.samples.shop import addresses, orders
 from orderflow.ops.stack.layout import free_ports, is_free
 
-pytestmark = [pytest.mark.usefixtures("stack"), pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.usefixtures("local_stack"), pytest.mark.timeout(400)]
 
 Start = Callable[..., Popen[str]]
 WaitUntil = Callable[[Callable[[], bool], str], None]

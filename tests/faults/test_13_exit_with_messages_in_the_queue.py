@@ -17,8 +17,8 @@ from orderflow.core.kafka import Publisher, Report
 from orderflow.core.lifecycle import Stop
 from orderflow.core.metrics import Metrics
 from orderflow.core.settings import Settings
-from orderflow.ops.stack.stack import LocalStack
 from producers import relay_process
+from tests.stacks.interface import Stack
 
 Pool = ConnectionPool[Connection]
 ORDER: dict[str, Any] = {
@@ -109,7 +109,7 @@ def test_a_database_that_goes_during_the_last_marks_is_no_clean_stop(
 
 def test_a_stop_while_the_broker_hangs_ends_with_code_1_and_a_sentence(
     http: TestClient,
-    stack: LocalStack,
+    stack: Stack,
     shop: Settings,
     shop_pool: Pool,
     start_role: Callable[..., subprocess.Popen[bytes]],

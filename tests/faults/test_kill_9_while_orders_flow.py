@@ -24,8 +24,8 @@ from orderflow.core import clock
 from orderflow.core.settings import Settings
 from orderflow.ops.provision import positions, topics
 from orderflow.ops.stack.layout import free_ports
-from orderflow.ops.stack.stack import LocalStack
 from orderflow.testing import GroupHarness, tuned
+from tests.stacks.interface import Stack
 
 Start = Callable[..., Popen[bytes]]
 GROUPS = [email, inventory, audit]
@@ -128,7 +128,7 @@ def customers(shop_pool: ConnectionPool[Connection]) -> list[UUID]:
 @pytest.mark.timeout(400)
 def test_nothing_is_missing_and_every_effect_is_exact(
     whole_shop: Settings,
-    stack: LocalStack,
+    stack: Stack,
     shop_pool: ConnectionPool[Connection],
     api_key: str,
     start_role: Start,
@@ -207,7 +207,7 @@ def _stock_is_exact(database: Connection) -> None:
     assert _one(database, "SELECT count(*) FROM inventory.inbox") == _one(database, "SELECT count(*) FROM api.outbox")
 
 
-def _mails_are_sent(database: Connection, stack: LocalStack, kills: int) -> None:
+def _mails_are_sent(database: Connection, stack: Stack, kills: int) -> None:
     """Each new order has its mail; twice only where a kill fell between the server's yes and its record."""
     sent = [
         row[0] for row in database.execute("SELECT message_id FROM email.deliveries WHERE state = 'sent'").fetchall()

@@ -86,6 +86,12 @@ def orderflow(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]
 
 
 @pytest.fixture
+def stack(local_stack: LocalStack) -> LocalStack:
+    """In this module always the local one, whatever the others use."""
+    return local_stack
+
+
+@pytest.fixture
 def lone_redis(tmp_path: Path) -> Iterator[Redis]:
     part = Redis(tmp_path / "redis", free_ports(1)[0])
     yield part

@@ -16,7 +16,7 @@ from psycopg_pool import ConnectionPool
 
 from orderflow.core.settings import Settings
 from orderflow.ops.stack.layout import free_ports
-from orderflow.ops.stack.stack import LocalStack
+from tests.stacks.interface import Stack
 
 if TYPE_CHECKING:
     import subprocess
@@ -86,7 +86,7 @@ def test_several_api_processes_share_keys_and_idempotency(start_role: Start, api
 
 
 def test_while_the_database_is_away_requests_get_503_and_come_back_afterwards(
-    shop: Settings, stack: LocalStack, start_role: Start, api_key: str, tmp_path: Path
+    shop: Settings, stack: Stack, start_role: Start, api_key: str, tmp_path: Path
 ) -> None:
     (port,) = free_ports(1)
     start_role("api", ORDERFLOW_API__PORT=str(port), ORDERFLOW_DATABASE__POOL_TIMEOUT_SECONDS="0.5")
@@ -147,7 +147,7 @@ def run(start_role: Start, tmp_path: Path, *verb: str, **environ: str) -> tuple[
 
 
 def test_what_is_missing_at_start_is_one_sentence_and_code_78(
-    settings: Settings, shop: Settings, start_role: Start, tmp_path: Path, stack: LocalStack
+    settings: Settings, shop: Settings, start_role: Start, tmp_path: Path, stack: Stack
 ) -> None:
     del settings
     (port,) = free_ports(1)

@@ -8,10 +8,10 @@ import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, ResourceType
 
 from orderflow.core import clock, kafka
-from orderflow.ops.stack.stack import LocalStack
 from retry.policy import Disposition, ToDlq, ToTier
 from retry.story import Story
 from schemas.headers import header
+from tests.stacks.interface import Stack
 
 Bench = Any  # of this folder's conftest.py
 
@@ -61,7 +61,7 @@ def test_a_retry_that_does_not_count_its_attempt_is_a_mistake(bench: Bench) -> N
         bench.router().send("t", bench.record(), ToTier(1), replace(bench.failure, attempts=0))
 
 
-def test_while_the_broker_hangs_nothing_is_confirmed_and_nothing_is_lost(bench: Bench, stack: LocalStack) -> None:
+def test_while_the_broker_hangs_nothing_is_confirmed_and_nothing_is_lost(bench: Bench, stack: Stack) -> None:
     router = bench.router(**{"queue.buffering.max.messages": 5})
     router.send("first", bench.record(), POISON, bench.failure)
     bench.confirm(router, 1)
@@ -80,7 +80,7 @@ def test_while_the_broker_hangs_nothing_is_confirmed_and_nothing_is_lost(bench: 
     assert found == {b"value", *(b"%d" % number for number in range(20))}
 
 
-def test_what_a_failed_producer_held_is_produced_again_by_a_new_one(bench: Bench, stack: LocalStack) -> None:
+def test_what_a_failed_producer_held_is_produced_again_by_a_new_one(bench: Bench, stack: Stack) -> None:
     publisher: Any = kafka.Publisher(kafka.producer_config(bench.settings.kafka))
     router = bench.router()
     router._publisher = publisher

@@ -13,10 +13,10 @@ from structlog.testing import capture_logs
 from consumers.email.group import Mail, SentUnrecorded, confirm, open_mail
 from consumers.runtime.group import Outcome
 from orderflow.core.settings import Settings
-from orderflow.ops.stack.stack import LocalStack
 from orderflow.testing.samples import delivery_of, order_created
 from retry.errors import Outage, Reject, Retry
 from schemas.events import OrderCreated
+from tests.stacks.interface import Stack
 
 Customers = Callable[..., UUID]
 
@@ -49,7 +49,7 @@ def rows(admin: psycopg.Connection) -> list[tuple[Any, ...]]:
 
 
 def test_one_mail_goes_to_the_directorys_address_in_the_customers_language(
-    mail: Mail, stack: LocalStack, customer: Customers, admin: psycopg.Connection
+    mail: Mail, stack: Stack, customer: Customers, admin: psycopg.Connection
 ) -> None:
     address = f"{uuid4()}@customers.example"
     event = order_created({"TEA-100": 2}, customer_id=customer(address, "Åse", "nb-NO"))
@@ -83,7 +83,7 @@ def test_a_mail_that_may_be_out_goes_again_under_the_same_message_id(
 
 
 def test_a_transient_refusal_is_a_retry_until_the_server_takes_it(
-    mail: Mail, stack: LocalStack, customer: Customers, admin: psycopg.Connection
+    mail: Mail, stack: Stack, customer: Customers, admin: psycopg.Connection
 ) -> None:
     address = f"{uuid4()}+451x2@customers.example"
     event = order_created(customer_id=customer(address))

@@ -13,9 +13,9 @@ from consumers.runtime.worker import HandlerHung
 from orderflow.core.settings import Settings
 from orderflow.ops.stack.layout import free_ports
 from orderflow.ops.stack.redis import Redis
-from orderflow.ops.stack.stack import LocalStack
 from orderflow.testing import GroupHarness, WorkerThread, make_group, order_created, tuned
 from schemas.events import OrderCreated
+from tests.stacks.interface import Stack
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_without_redis_work_waits_and_nothing_is_lost_or_burnt(quick: Settings, 
         assert len(again) <= moved.worker.slots
 
 
-def test_a_broker_that_restarts_loses_nothing_and_lag_returns_to_zero(quick: Settings, stack: LocalStack) -> None:
+def test_a_broker_that_restarts_loses_nothing_and_lag_returns_to_zero(quick: Settings, stack: Stack) -> None:
     runs: Counter[str] = Counter()
     group = counting(runs)
     events = [order_created() for _ in range(200)]
