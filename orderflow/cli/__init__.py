@@ -13,6 +13,7 @@ from orderflow.cli.local import demo, down, up
 from orderflow.cli.provision import provision
 from orderflow.cli.relay import relay
 from orderflow.cli.worker import worker
+from orderflow.core import interrupt
 
 app = typer.Typer(
     name="orderflow",
@@ -63,21 +64,30 @@ def _options(
 
 def main() -> NoReturn:
     """Run a command; turn our errors into one sentence and their exit code, an interrupt into 130."""
+    interrupt.note()
     try:
         app()
     except SystemExit as stop:
         # Typer turns an interrupt into this code without a word.
-        if stop.code == INTERRUPTED:
-            typer.echo("orderflow: interrupted; run it again", err=True)
+        if stop.code == INTERRUPTED or interrupt.was_asked():
+            _leave_interrupted()
         raise
     except KeyboardInterrupt:
-        typer.echo("orderflow: interrupted; run it again", err=True)
-        sys.exit(INTERRUPTED)
+        _leave_interrupted()
     except Exception as error:
+        if interrupt.was_asked():
+            _leave_interrupted()
         told = sentence(error)
         if told is None:
             raise
         message, code = told
         typer.echo(f"orderflow: {message}", err=True)
         sys.exit(code)
+    if interrupt.was_asked():
+        _leave_interrupted()
     sys.exit(0)
+
+
+def _leave_interrupted() -> NoReturn:
+    typer.echo("orderflow: interrupted; run it again", err=True)
+    sys.exit(INTERRUPTED)

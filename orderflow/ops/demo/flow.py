@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from orderflow.core import clock
+from orderflow.core import clock, interrupt
 from orderflow.core.errors import OrderflowError
 from orderflow.ops.demo import odd
 from orderflow.ops.demo.client import OrderClient, PlacedOrder
@@ -79,6 +79,7 @@ def _drain(shop: LocalShop, reader: TopicReader, display: Display, *, records: i
 
 def _look(shop: LocalShop, reader: TopicReader, display: Display) -> tuple[list[Standing], Positions]:
     """Read what is new and show where the groups stand. Raises `PartFailed` for a part or role that died."""
+    interrupt.heed()
     shop.assert_alive()
     reader.read(_TICK_SECONDS)
     positions = reader.positions()

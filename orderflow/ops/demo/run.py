@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from consumers import GROUPS
-from orderflow.core import clock, database
+from orderflow.core import clock, database, interrupt
 from orderflow.core.topics import GroupTopics
 from orderflow.ops.demo import accounting, collect, odd, plan
 from orderflow.ops.demo.accounting import Books
@@ -111,14 +111,13 @@ def _folder(*, keep: bool) -> Iterator[Path]:
     """Yield a temporary folder; remove it afterwards, or with `keep` all of it but the logs."""
     folder = Path(tempfile.mkdtemp(prefix="orderflow-demo-"))
     # A terminated run cleans up as an interrupted one does.
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    interrupt = signal.getsignal(signal.SIGINT)
+    before = {number: signal.signal(number, interrupt.interrupted) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield folder
     finally:
         shutil.rmtree(folder / "state" if keep else folder, ignore_errors=True)
-        signal.signal(signal.SIGTERM, before)
-        signal.signal(signal.SIGINT, interrupt)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _undisturbed() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar
 
-from orderflow.core import clock
+from orderflow.core import clock, interrupt
 from orderflow.ops.stack.process import Command, Daemon
 
 READY_SECONDS = 60.0
@@ -85,6 +85,7 @@ def wait_for_answer(daemon: Daemon, answer: Callable[[], str | None], seconds: f
     """Poll `answer` until it is not None. Raises `PartFailed` when the process dies or `seconds` pass."""
     deadline = clock.monotonic() + seconds
     while answer() is None:
+        interrupt.heed()
         if not daemon.running:
             raise daemon.failed("died while starting")
         if clock.monotonic() > deadline:

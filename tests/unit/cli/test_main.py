@@ -75,6 +75,29 @@ def test_an_interrupt_is_130_and_says_to_run_it_again(exit_code_of: Raise, capsy
     assert capsys.readouterr().err == "orderflow: interrupted; run it again\n"
 
 
+@pytest.mark.parametrize(
+    "goes_on", ["pass", "interrupt.heed()", "raise SystemExit(0)", "raise SystemExit(78)", "1 / 0"]
+)
+def test_control_c_that_a_callback_or_a_finalizer_drops_is_130_all_the_same(goes_on: str) -> None:
+    code = (
+        "import signal\n"
+        "from orderflow import cli\n"
+        "from orderflow.core import interrupt\n"
+        "class Finalized:\n"
+        "    def __del__(self): signal.raise_signal(signal.SIGINT)\n"
+        "def command():\n"
+        "    Finalized()\n"
+        "    print('goes on', flush=True)\n"
+        f"    {goes_on}\n"
+        "cli.app = command\n"
+        "cli.main()\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    assert (ended.returncode, ended.stdout) == (130, "goes on\n")
+    assert ended.stderr.endswith("orderflow: interrupted; run it again\n")
+
+
 def test_control_c_during_a_command_is_130_without_a_traceback() -> None:
     # A broker that does not answer keeps the command waiting until it is interrupted.
     environ = {**os.environ, "ORDERFLOW_KAFKA__BOOTSTRAP_SERVERS": "127.0.0.1:1", "PYTHONUNBUFFERED": "1"}

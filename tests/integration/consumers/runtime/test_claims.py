@@ -373,13 +373,16 @@ def test_a_server_that_hangs_costs_little_and_its_late_answers_are_never_taken_f
     assert len(client.keys("idem:email:0:e*")) == 100
 
 
-def test_an_interrupt_during_a_call_leaves_no_answer_behind(claims: Claims, redis_server: Redis) -> None:
+def test_an_interrupt_during_a_call_leaves_no_answer_behind(redis_server: Redis) -> None:
+    patient = connect(RedisSettings.model_validate({"url": redis_server.url, "timeout_seconds": 60.0}))
+    claims = Claims(patient, "email", lease_seconds=30.0, ttl=timedelta(hours=72))
+    claims.load()
     claim(claims, "a")
     redis_server.pause()
     try:
         main, pid = threading.main_thread().ident, os.getpid()
         assert main is not None
-        threading.Timer(0.2, os.kill, (pid, signal.SIGINT)).start()
+        threading.Timer(0.5, os.kill, (pid, signal.SIGINT)).start()
         with pytest.raises(KeyboardInterrupt):
             claims.complete([("event", "a")])
     finally:
