@@ -8,6 +8,7 @@ from psycopg import Connection, OperationalError
 from orderflow.core import database, kafka, log
 from orderflow.core.errors import Misconfigured, OrderflowError
 from orderflow.core.kafka import Publisher
+from orderflow.core.kafka_reach import is_hidden
 from orderflow.core.lifecycle import Stop, stop_on_signals
 from orderflow.core.metrics import Metrics
 from orderflow.core.settings import Settings
@@ -57,6 +58,8 @@ def require_topic(settings: Settings) -> None:
     admin = kafka.admin(settings.kafka)
     found = admin.list_topics(timeout=settings.kafka.start_timeout_seconds).topics.get(source)
     if found is None:
+        if is_hidden(admin, source):
+            raise Misconfigured(f"topic {source} is hidden from us: give our user DESCRIBE and WRITE on it")
         message = f"topic {source} does not exist: run `orderflow topics apply`"
         raise Misconfigured(message)
     if len(found.partitions) != expected:

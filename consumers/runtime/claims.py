@@ -19,11 +19,23 @@ from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError, RedisError
 from redis.retry import Retry
 
+from orderflow.core.causes import redis as causes
 from orderflow.core.errors import Misconfigured
 from orderflow.core.settings import RedisSettings
 from retry.story import Pair
 
-__all__ = ["Answer", "ClaimReply", "ClaimRequest", "Claims", "ClaimsDown", "Pair", "Release", "connect", "payload_hash"]
+__all__ = [
+    "Answer",
+    "ClaimReply",
+    "ClaimRequest",
+    "Claims",
+    "ClaimsDown",
+    "Pair",
+    "Release",
+    "address",
+    "connect",
+    "payload_hash",
+]
 
 _SCRIPTS = Path(__file__).parent / "lua"
 
@@ -121,14 +133,10 @@ class Claims:
             for script in (self._claim, self._start, self._complete, self._renew, self._release):
                 self._redis.script_load(script.text)
         except (RedisError, OSError) as error:
-            message = (
-                f"Redis does not answer at {_address(self._redis)} ({error}): start it (`orderflow stack up` on this "
-                f"machine) or set ORDERFLOW_REDIS__URL"
-            )
-            raise Misconfigured(message) from None
+            raise Misconfigured(causes.sentence(error, address(self._redis))) from None
         if policy != "noeviction":
             message = (
-                f"Redis at {_address(self._redis)} has maxmemory-policy {policy}: it would forget claims, "
+                f"Redis at {address(self._redis)} has maxmemory-policy {policy}: it would forget claims, "
                 f"events would run twice. Set `maxmemory-policy noeviction` in its configuration, now or by "
                 f"`redis-cli CONFIG SET maxmemory-policy noeviction`"
             )
@@ -219,15 +227,21 @@ def connect(settings: RedisSettings) -> redis.Redis:
     """Return a client whose calls end within about twice `timeout_seconds` and are never repeated behind our back.
 
     It connects at the first call. A hidden retry would double the time for which the worker's loop stands.
+    Raises `Misconfigured` for what is no URL of Redis.
     """
-    return redis.Redis.from_url(
-        settings.url.get_secret_value(),
-        socket_timeout=settings.timeout_seconds,
-        socket_connect_timeout=settings.timeout_seconds,
-        socket_keepalive=True,
-        retry=Retry(NoBackoff(), 0),
-        decode_responses=False,
-    )
+    try:
+        return redis.Redis.from_url(
+            settings.url.get_secret_value(),
+            socket_timeout=settings.timeout_seconds,
+            socket_connect_timeout=settings.timeout_seconds,
+            socket_keepalive=True,
+            retry=Retry(NoBackoff(), 0),
+            decode_responses=False,
+        )
+    except ValueError:
+        # Its own words may quote the URL, password and all.
+        message = "ORDERFLOW_REDIS__URL is no URL of Redis: redis://USER:PASSWORD@HOST:PORT/DB, rediss:// with TLS"
+        raise Misconfigured(message) from None
 
 
 def payload_hash(value: bytes | None) -> bytes:
@@ -242,7 +256,7 @@ def _answered(call: Callable[[], Any]) -> Any:
         raise ClaimsDown(str(error)) from error
 
 
-def _address(client: redis.Redis) -> str:
+def address(client: redis.Redis) -> str:
     """Return where the client connects to, without its password."""
     where = client.connection_pool.connection_kwargs
     return str(where.get("path") or f"{where.get('host', '127.0.0.1')}:{where.get('port', 6379)}")

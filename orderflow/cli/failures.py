@@ -1,8 +1,12 @@
 """From an exception that reached the top to one sentence and an exit code."""
 
 import sys
+from typing import TYPE_CHECKING
 
 from orderflow.core.errors import Misconfigured, OrderflowError
+
+if TYPE_CHECKING:
+    from orderflow.core.settings import Settings
 
 INTERRUPTED = 130
 
@@ -14,12 +18,28 @@ def sentence(error: BaseException) -> tuple[str, int] | None:
     """
     if isinstance(error, OrderflowError):
         return str(error), error.exit_code
+    told = _of_a_service(error)
+    return (told, Misconfigured.exit_code) if told else None
+
+
+def _of_a_service(error: BaseException) -> str | None:
     if _is(error, "psycopg", "OperationalError"):
-        return _unreachable("PostgreSQL", error, "ORDERFLOW_DATABASE__DSN")
+        from orderflow.core import database
+        from orderflow.core.causes import postgres
+
+        return postgres.sentence(error, database.address(_effective().database))
     if _is(error, "redis.exceptions", "ConnectionError") or _is(error, "redis.exceptions", "TimeoutError"):
-        return _unreachable("Redis", error, "ORDERFLOW_REDIS__URL")
+        from orderflow.core.causes import redis
+
+        return redis.sentence(error, "ORDERFLOW_REDIS__URL")
     if _is(error, "confluent_kafka", "KafkaException"):
-        return _unreachable("Kafka", error.args[0], "ORDERFLOW_KAFKA__BOOTSTRAP_SERVERS")
+        from orderflow.core.causes import kafka
+
+        failed = error.args[0]
+        found = kafka.finding(failed.code(), failed.str())
+        if found is not None:
+            return kafka.sentence(found, _effective().kafka)
+        return f"Kafka failed us ({failed.str()}): look at its log, and at ORDERFLOW_KAFKA__BOOTSTRAP_SERVERS"
     return None
 
 
@@ -28,7 +48,10 @@ def _is(error: BaseException, module: str, name: str) -> bool:
     return kind is not None and isinstance(error, kind)
 
 
-def _unreachable(service: str, said: object, setting: str) -> tuple[str, int]:
-    reason = str(said).strip().splitlines()[0] if str(said).strip() else type(said).__name__
-    message = f"{service} failed us ({reason}): is it running (`orderflow stack status`), and is {setting} right?"
-    return message, Misconfigured.exit_code
+def _effective() -> "Settings":
+    from orderflow.core import settings
+
+    try:
+        return settings.load()
+    except OrderflowError:
+        return settings.Settings()

@@ -1,9 +1,12 @@
 """PostgreSQL connections: one pool per process, each owner under its own role."""
 
-from psycopg import Connection, OperationalError, conninfo
+from typing import Any
+
+from psycopg import Connection, OperationalError, ProgrammingError, conninfo
 from psycopg import connect as psycopg_connect
 from psycopg_pool import ConnectionPool
 
+from orderflow.core.causes import postgres
 from orderflow.core.errors import Misconfigured
 from orderflow.core.settings import DatabaseSettings
 
@@ -23,7 +26,6 @@ def dsn(database: DatabaseSettings, owner: str | None = None, *, limit_seconds: 
     for as long (a frozen process would keep its locks for ever), and a connection whose server has acknowledged
     nothing for as long (Linux only).
     """
-    plain = database.dsn.get_secret_value()
     chosen: dict[str, str | int] = {"application_name": f"orderflow-{owner or 'admin'}", "connect_timeout": 5}
     options = [f"-c role={ROLES[owner]}"] if owner else []
     if limit_seconds is not None:
@@ -33,7 +35,7 @@ def dsn(database: DatabaseSettings, owner: str | None = None, *, limit_seconds: 
         chosen["tcp_user_timeout"] = milliseconds
     if options:
         chosen["options"] = " ".join(options)
-    return conninfo.make_conninfo(plain, **chosen)
+    return conninfo.make_conninfo(**(_parts(database) | chosen))
 
 
 def pool(
@@ -58,16 +60,24 @@ def pool(
 def connect(database: DatabaseSettings, owner: str | None = None, *, autocommit: bool = False) -> Connection:
     """Open one connection.
 
-    Raises `Misconfigured` when the server, the database or the role is not there.
+    Raises `Misconfigured` with the cause: the server, the database or the role is not there, a wrong password.
     """
     try:
         return psycopg_connect(dsn(database, owner), autocommit=autocommit)
     except OperationalError as error:
-        parts = conninfo.conninfo_to_dict(database.dsn.get_secret_value())
-        where = f"{parts.get('host', 'localhost')}:{parts.get('port', 5432)}/{parts.get('dbname', '')}"
-        said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        message = (
-            f"PostgreSQL does not let us in at {where} ({said}): start it (`orderflow stack up` on this machine), "
-            f"run `orderflow provision`, or set ORDERFLOW_DATABASE__DSN"
-        )
+        raise Misconfigured(postgres.sentence(error, address(database))) from None
+
+
+def address(database: DatabaseSettings) -> str:
+    """Return `host:port/database` of the DSN, without its password."""
+    parts = _parts(database)
+    return f"{parts.get('host', 'localhost')}:{parts.get('port', 5432)}/{parts.get('dbname', '')}"
+
+
+def _parts(database: DatabaseSettings) -> dict[str, Any]:
+    try:
+        return conninfo.conninfo_to_dict(database.dsn.get_secret_value())
+    except ProgrammingError:
+        # Its own words quote the string, password and all.
+        message = "ORDERFLOW_DATABASE__DSN is no connection string: postgresql://USER:PASSWORD@HOST:PORT/DATABASE"
         raise Misconfigured(message) from None

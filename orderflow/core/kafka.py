@@ -10,7 +10,8 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from orderflow.core import clock, log
-from orderflow.core.errors import Misconfigured
+from orderflow.core.causes import kafka as causes
+from orderflow.core.kafka_reach import answered_admin
 from orderflow.core.settings import KafkaSettings
 from orderflow.core.topics import HEADER_ROOM_BYTES
 
@@ -35,8 +36,8 @@ def connection(kafka: KafkaSettings) -> dict[str, Any]:
     return {
         "bootstrap.servers": kafka.bootstrap_servers,
         "security.protocol": kafka.security_protocol,
-        # The only place where librdkafka names a wrong password; silent otherwise.
-        "error_cb": client_error_logger(),
+        # The only place where librdkafka names causes, a wrong password or an unknown authority; silent otherwise.
+        "error_cb": client_error_logger(kafka),
         # librdkafka writes to stderr by itself unless told not to; error_cb has the same news.
         "log_level": 2,
         # Added partitions and re-created topics are seen within seconds, not five minutes.
@@ -111,31 +112,22 @@ def consumer_config(kafka: KafkaSettings, group_id: str, *, max_poll_seconds: fl
 def admin(kafka: KafkaSettings) -> AdminClient:
     """Return an admin client for a cluster that answered.
 
-    Raises `Misconfigured` when no broker answers within `start_timeout_seconds`.
+    Raises `Misconfigured` with the cause when no broker does within `start_timeout_seconds`, or none ever would:
+    a closed port, a wrong password, a certificate that we do not trust.
     """
-    said: list[str] = []
-    config: dict[str, Any] = {**connection(kafka), "error_cb": lambda error: said.append(error.str())}
-    client = AdminClient(config)
-    try:
-        client.list_topics(timeout=kafka.start_timeout_seconds)
-    except KafkaException:
-        why = f" ({said[-1]})" if said else ""
-        message = (
-            f"Kafka does not answer at {kafka.bootstrap_servers}{why}: start it (`orderflow stack up` on this "
-            f"machine) or set ORDERFLOW_KAFKA__BOOTSTRAP_SERVERS"
-        )
-        raise Misconfigured(message) from None
-    return client
+    return answered_admin(connection(kafka), kafka)
 
 
-def client_error_logger() -> Callable[[KafkaError], None]:
-    """Return an `error_cb` that logs each kind of error at most once in 10 s."""
+def client_error_logger(kafka: KafkaSettings) -> Callable[[KafkaError], None]:
+    """Return an `error_cb` that logs each cause at most once in 10 s, with what mends it."""
     limit = log.RateLimited(every=10.0)
 
     def on_error(error: KafkaError) -> None:
-        held = limit.allow(error.name(), clock.monotonic())
+        found = causes.finding(error.code(), error.str())
+        held = limit.allow(found.cause if found else error.name(), clock.monotonic())
         if held is not None:
-            _log.warning("kafka client error", error=error.name(), said=error.str(), repeated=held)
+            told = causes.sentence(found, kafka) if found else error.str()
+            _log.warning("kafka client error", error=error.name(), said=told, repeated=held)
 
     return on_error
 

@@ -10,7 +10,8 @@ from confluent_kafka import TopicPartition as Partition
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec
 
 from orderflow.core import clock
-from orderflow.core.errors import OrderflowError
+from orderflow.core.causes import kafka as causes
+from orderflow.core.errors import Misconfigured, OrderflowError
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -39,12 +40,16 @@ class GroupState:
 def answer(future: "Future[T]", what: str) -> T:
     """Return what the brokers answered.
 
-    Raises `OrderflowError`, saying `what` could not be done and why.
+    Raises `OrderflowError`, saying `what` could not be done and why; `Misconfigured` when we lack the right.
     """
     try:
         return future.result(timeout=ANSWER_SECONDS + 5)
     except KafkaException as error:
-        raise OrderflowError(f"Kafka did not {what}: {error.args[0].str()}") from error
+        failed = error.args[0]
+        denied = causes.denial(failed.code(), failed.str())
+        if denied:
+            raise Misconfigured(f"Kafka did not {what}: {denied}") from error
+        raise OrderflowError(f"Kafka did not {what}: {failed.str()}") from error
     except TimeoutError as error:
         raise OrderflowError(f"Kafka did not {what} within {ANSWER_SECONDS:.0f} s") from error
 

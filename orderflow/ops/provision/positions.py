@@ -14,7 +14,9 @@ from confluent_kafka import TopicPartition as Partition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from orderflow.core import kafka
+from orderflow.core.causes import kafka as causes
 from orderflow.core.errors import Misconfigured, OrderflowError, Refused
+from orderflow.core.kafka_reach import is_hidden
 from orderflow.core.settings import Settings
 from orderflow.ops.provision import cluster, topics
 
@@ -128,6 +130,8 @@ def _read(admin: AdminClient, settings: Settings, groups: Sequence[str]) -> list
     source = settings.kafka.source_topic
     partitions = cluster.partition_counts(admin).get(source)
     if partitions is None:
+        if is_hidden(admin, source):
+            raise Misconfigured(f"the topic {source} is hidden from us: give our user DESCRIBE and READ on it")
         raise Misconfigured(f"the topic {source} does not exist: `orderflow provision`")
     ids = {group: topics.group_topics(settings, group).group_id for group in groups}
     states = cluster.group_states(admin, list(ids.values())) if ids else {}
@@ -171,6 +175,9 @@ def _write(admin: AdminClient, now: GroupPositions, source: str, offsets: Mappin
     failed = {tp.partition: tp.error for tp in written.topic_partitions or [] if tp.error is not None}
     if any(error.code() == KafkaError.UNKNOWN_MEMBER_ID for error in failed.values()):
         raise Refused(_has_members(now.group, ["one that joined just now"]))
+    denied = [told for error in failed.values() if (told := causes.denial(error.code(), error.str()))]
+    if denied:
+        raise Misconfigured(f"Kafka did not set the offsets of {now.group_id} on {source}: {denied[0]}")
     if failed:
         told = ", ".join(f"{number}: {error.str()}" for number, error in sorted(failed.items()))
         raise OrderflowError(f"Kafka did not set the offsets of {now.group_id} on {source} ({told})")

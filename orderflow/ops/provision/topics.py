@@ -16,7 +16,9 @@ from confluent_kafka.admin import (
 )
 
 from orderflow.core import clock, kafka
+from orderflow.core.causes import kafka as causes
 from orderflow.core.errors import Misconfigured, OrderflowError
+from orderflow.core.kafka_reach import is_hidden
 from orderflow.core.settings import Settings
 from orderflow.core.topics import GroupTopics, TopicSpec, all_specs, source_spec
 from orderflow.ops.provision import cluster
@@ -62,11 +64,7 @@ def problems(settings: Settings, admin: AdminClient, groups: Sequence[str]) -> l
     counts = cluster.partition_counts(admin)
     wanted = specs(settings, groups)
     return [
-        *(
-            Problem(spec.name, "does not exist", "`orderflow topics apply`")
-            for spec in wanted
-            if spec.name not in counts
-        ),
+        *(_missing(admin, spec.name) for spec in wanted if spec.name not in counts),
         *_count_problems(settings, wanted, counts),
         *_leftover_tiers(settings, groups, counts),
         *(
@@ -75,6 +73,13 @@ def problems(settings: Settings, admin: AdminClient, groups: Sequence[str]) -> l
             for setting, (old, new) in changes.items()
         ),
     ]
+
+
+def _missing(admin: AdminClient, topic: str) -> Problem:
+    if is_hidden(admin, topic):
+        mend = "give our user DESCRIBE, READ, WRITE and DESCRIBE_CONFIGS on the topics with our prefix"
+        return Problem(topic, "is hidden from us, or does not exist", mend)
+    return Problem(topic, "does not exist", "`orderflow topics apply`")
 
 
 def apply(settings: Settings, groups: Sequence[str], *, add_partitions: bool = False) -> TopicChanges:
@@ -166,8 +171,12 @@ def _differences(
 
 
 def _broker_warnings(admin: AdminClient) -> list[Problem]:
+    try:
+        configs = cluster.broker_configs(admin)
+    except Misconfigured as denied:
+        return [Problem("brokers", "do not show us their settings", str(denied), "warning")]
     warnings: list[Problem] = []
-    for number, config in sorted(cluster.broker_configs(admin).items()):
+    for number, config in sorted(configs.items()):
         minutes = int(config.get("offsets.retention.minutes") or YEAR_MINUTES)
         if minutes < YEAR_MINUTES:
             what = f"forgets the offsets of a group that was stopped for {minutes / 1440:g} days"
@@ -194,6 +203,9 @@ def _create(admin: AdminClient, spec: TopicSpec, replication_factor: int) -> boo
                 f"set ORDERFLOW_KAFKA__REPLICATION_FACTOR"
             )
             raise Misconfigured(message) from None
+        denied = causes.denial(error.args[0].code(), error.args[0].str())
+        if denied:
+            raise Misconfigured(f"Kafka did not create {spec.name}: {denied}") from None
         raise OrderflowError(f"Kafka did not create {spec.name}: {error.args[0].str()}") from error
     return True
 
