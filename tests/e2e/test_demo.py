@@ -1,12 +1,21 @@
 import contextlib
+import io
 import json
 import signal
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import Popen
+from typing import Any
 
 import psutil
 import pytest
+from rich.console import Console
+
+from orderflow.ops.demo import summary
+from orderflow.ops.demo.accounting import Books, Line
+from orderflow.ops.demo.odd import Fate
+from orderflow.ops.demo.run import Result
+from tests.e2e.docs.blocks import parse
 
 pytestmark = [pytest.mark.usefixtures("local_stack"), pytest.mark.timeout(400)]
 
@@ -44,6 +53,19 @@ def test_the_demo_balances_its_books_and_leaves_nothing_behind(
     assert "nothing is pending" in err
     assert left_running() == []
     assert list(tmp_path.iterdir()) == []
+    (shown,) = (block.parsed.source for block in parse("README.md") if "books of 200" in block.parsed.source)
+    assert shown in screen(told)
+
+
+def screen(told: dict[str, Any]) -> str:
+    """Return what the same run shows to people."""
+    books = Books([Line(**group) for group in told["groups"]], told["mails"]["due"], told["mails"]["sent"], ())
+    file = io.StringIO()
+    summary.show(
+        Result(told["orders"], books, [Fate(**odd) for odd in told["odd"]], told["seconds"], None),
+        Console(file=file, width=80),
+    )
+    return file.getvalue()
 
 
 def test_an_interrupted_demo_clears_away_and_says_130(
