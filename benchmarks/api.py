@@ -119,7 +119,7 @@ def caller(port: int, key: str) -> Place:
 def psycopg_alone(settings: Settings, stack: LocalStack, orders: int, callers: int) -> Figures:
     """Place orders without HTTP, by the store itself, on the callers' own CPU."""
     order = PlaceOrder.model_validate(BODY)
-    with database.pool(settings.database, "api") as pool:
+    with database.pool(settings.database, "api", autocommit=True) as pool:
         store = Store(pool, settings.kafka.source_topic)
 
         def place() -> None:

@@ -13,12 +13,13 @@ from psycopg import Connection
 from psycopg_pool import ConnectionPool
 from pydantic import BaseModel
 
+from orderflow.core import clock
 from orderflow.core.metrics import Metrics
 from producers import customers, problems
 from producers.auth import KeyRing, OpenHouse
 from producers.backlog import Gate
 from producers.bodies import Cancellation, CustomerEntry, Id, OrderView, Payment, PlaceOrder, canonical_uuid
-from producers.edge import BodyGuard, Shield, Timing
+from producers.edge import BodyGuard, Shield, Watch
 from producers.guarded import JSON, GuardedRoute
 from producers.idempotency import Answer, IdempotencyKey
 from producers.problems import Problem, ProblemBody, documented
@@ -27,7 +28,11 @@ from producers.store import Caller, OrderUnknown, Store
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What the routes work with. `body_limit` in bytes."""
+    """What the routes work with. `body_limit` in bytes.
+
+    `patience_seconds`: how long after its arrival a request may begin to work with the database. Counted from there,
+    and not from when it has a thread, or many waiting requests would wait for one another's time-outs.
+    """
 
     pool: ConnectionPool[Connection]
     store: Store
@@ -36,6 +41,8 @@ class Parts:
     metrics: Metrics
     body_limit: int
     idempotency_kept: timedelta
+    patience_seconds: float = 5.0
+    access_log: bool = False
 
 
 def create_app(parts: Parts) -> FastAPI:
@@ -55,7 +62,7 @@ def create_app(parts: Parts) -> FastAPI:
     app.include_router(_health)
     app.add_middleware(BodyGuard, limit=parts.body_limit)
     app.add_middleware(Shield)
-    app.add_middleware(Timing, metrics=parts.metrics)
+    app.add_middleware(Watch, metrics=parts.metrics, access_log=parts.access_log)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]  # FastAPI's documented way
     return app
 
@@ -152,13 +159,16 @@ def cancel_order(
 @_orders.get("/orders/{order_id}", responses={200: {"model": OrderView}, **documented(404, *_ANY)})
 def get_order(request: Request, order_id: OrderId) -> Response:
     """Show an order."""
-    return Response(_parts(request).store.get(request.state.owner, _order_id(order_id)), media_type=JSON)
+    return Response(
+        _parts(request).store.get(request.state.owner, _order_id(order_id), deadline=_deadline(request)),
+        media_type=JSON,
+    )
 
 
 @_orders.put("/customers/{customer_id}", status_code=204, responses=documented(400, 415, 422, *_ANY))
 def put_customer(request: Request, customer_id: Id, body: CustomerEntry) -> Response:
     """Write a customer's directory entry, new or changed."""
-    with _parts(request).pool.connection() as connection:
+    with _parts(request).pool.connection(_deadline(request) - clock.monotonic()) as connection:
         customers.put(connection, [(customer_id, body)])
     return Response(status_code=204)
 
@@ -166,7 +176,7 @@ def put_customer(request: Request, customer_id: Id, body: CustomerEntry) -> Resp
 @_orders.delete("/customers/{customer_id}", status_code=204, responses=documented(422, *_ANY))
 def delete_customer(request: Request, customer_id: Id) -> Response:
     """Forget a customer: name, address and language are gone for good."""
-    with _parts(request).pool.connection() as connection:
+    with _parts(request).pool.connection(_deadline(request) - clock.monotonic()) as connection:
         customers.erase(connection, customer_id)
     return Response(status_code=204)
 
@@ -180,18 +190,23 @@ async def livez() -> dict[str, str]:
 @_health.get("/readyz")
 def readyz(request: Request) -> dict[str, str]:
     """Say whether orders can be stored: the database answers. Kafka may be down."""
-    _parts(request).store.ping()
+    _parts(request).store.ping(deadline=_deadline(request))
     return {"status": "ok"}
+
+
+def _deadline(request: Request) -> float:
+    arrived: float = request.state.arrived
+    return arrived + _parts(request).patience_seconds
 
 
 def _caller(request: Request, body: BaseModel, key: str | None, traceparent: str | None) -> Caller:
     owner: str = request.state.owner
     if key is None:
-        return Caller(owner, None, traceparent)
+        return Caller(owner, None, traceparent, _deadline(request))
     sent = f"{request.method} {request.url.path}\n{body.model_dump_json()}"
     fingerprint = hashlib.sha256(sent.encode()).digest()
     kept = _parts(request).idempotency_kept
-    return Caller(owner, IdempotencyKey(owner, key, fingerprint, kept), traceparent)
+    return Caller(owner, IdempotencyKey(owner, key, fingerprint, kept), traceparent, _deadline(request))
 
 
 def _order_id(text: str) -> UUID:

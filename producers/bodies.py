@@ -44,6 +44,13 @@ def exact_money(value: Any) -> Decimal:
     return Decimal(text)
 
 
+def whole_number(value: Any) -> Any:
+    """Return the integer that a JSON number such as 2.0 is, as JSON Schema reads it; anything else as it came."""
+    if isinstance(value, Decimal) and value.is_finite() and _short(value) and value == int(value):
+        return int(value)
+    return value
+
+
 def _short(value: Decimal) -> bool:
     """Whether writing the number out costs no memory worth speaking of: 1e999999 is valid JSON."""
     exponent = value.as_tuple().exponent
@@ -105,7 +112,7 @@ class Line(_Body):
     """One article of an order."""
 
     sku: Sku
-    quantity: Annotated[int, Field(strict=True, ge=1, le=MAX_QUANTITY)]
+    quantity: Annotated[int, Field(strict=True, ge=1, le=MAX_QUANTITY), BeforeValidator(whole_number)]
     unit_price: Money
 
 

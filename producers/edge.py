@@ -1,8 +1,11 @@
 """What happens to a request before the application sees it: its size, its duration, its failure (pure ASGI)."""
 
+import asyncio
+import os
 import traceback
 from typing import Final
 
+import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from orderflow.core import clock, log
@@ -12,6 +15,8 @@ from producers import problems
 # What is read and thrown away of a body that is too large, so that a client which sends first and
 # reads afterwards gets its 413 instead of a reset connection. More than this is cut off.
 DRAINED_BYTES: Final = 1024 * 1024
+# From the head of a request to the end of its body.
+BODY_SECONDS: Final = 30.0
 
 _FRAMES = 12
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
@@ -30,11 +35,17 @@ class BodyGuard:
         self._limit = limit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer 413, or pass the request on."""
+        """Answer 413, or 408 to a body that does not end, or pass the request on."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        body = await self._read(receive)
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                body = await self._read(receive)
+        except TimeoutError:
+            detail = f"a body must be here within {BODY_SECONDS:.0f} s"
+            await problems.answer(408, detail, kind="too-slow", headers={"Connection": "close"})(scope, receive, send)
+            return
         if body is None:
             return  # the client is gone
         if len(body) > self._limit:
@@ -90,35 +101,49 @@ class Shield:
             await problems.answer(500, detail, kind="unexpected")(scope, receive, send)
 
 
-class Timing:
-    """Observes the duration of each request by method, route template and status: closed sets, never a path."""
+class Watch:
+    """Gives each request a number, times it, counts it, and writes its line in the log.
 
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+    The number is on every line that is logged for the request, and in the answer as `X-Request-Id`. The duration is
+    observed by method, route template and status: closed sets, never a path. When the request arrived stands in
+    `request.state.arrived`, on `clock.monotonic()`. HEAD is answered as GET without the body, which the server drops.
+    """
+
+    def __init__(self, app: ASGIApp, metrics: Metrics, *, access_log: bool) -> None:
         self._app = app
         self._metrics = metrics
+        self._access_log = access_log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, and look at the clock before and after."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started, status = clock.monotonic(), 500
+        # 499, as nginx says: the caller left before an answer began. What fails is answered by `Shield`.
+        started, status = clock.monotonic(), 499
+        number = os.urandom(8).hex()
+        structlog.contextvars.bind_contextvars(request_id=number)
+        scope.setdefault("state", {})["arrived"] = started
+        # A copy: the server looks at its own whether to send a body.
+        inner = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
 
         async def watched(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                message["headers"] = [*message.get("headers", ()), (b"x-request-id", number.encode())]
             await send(message)
 
         try:
-            await self._app(scope, receive, watched)
+            await self._app(inner, receive, watched)
         finally:
+            method = scope["method"] if scope["method"] in _METHODS else "other"
+            route, seconds = _route(inner), clock.monotonic() - started
             self._metrics.histogram(
-                "orderflow_http_request_duration_seconds",
-                method=scope["method"] if scope["method"] in _METHODS else "other",
-                route=_route(scope),
-                status=str(status),
-            ).observe(clock.monotonic() - started)
+                "orderflow_http_request_duration_seconds", method=method, route=route, status=str(status)
+            ).observe(seconds)
+            if self._access_log:
+                _log.info("request", method=method, route=route, status=status, ms=round(seconds * 1000, 1))
 
 
 def _route(scope: Scope) -> str:

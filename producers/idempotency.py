@@ -7,11 +7,13 @@ from typing import Any
 
 from psycopg import Connection
 
+# The name of the unique index by which the database says that a key stands already.
+CONSTRAINT = "idempotency_keys_pkey"
+
 # The lock ends with the transaction, so a process that dies leaves nothing behind. A hash that
 # collides makes two keys wait for each other, no more.
-_CLAIM = """
-SELECT pg_try_advisory_xact_lock(hashtextextended(%(owner)s || chr(31) || %(key)s, 0)) AS ours
-"""
+_LOCK = "pg_try_advisory_xact_lock(hashtextextended(%(owner)s || chr(31) || %(key)s, 0))"
+_CLAIM = f"SELECT {_LOCK} AS ours"
 
 # A statement of its own: what it sees must be newer than the lock.
 _FIND = """
@@ -20,11 +22,26 @@ WHERE owner = %(owner)s AND key = %(key)s AND created_at > now() - %(kept)s
 """
 
 _KEEP = """
-INSERT INTO api.idempotency_keys AS kept (owner, key, fingerprint, body, location, created_at)
+INSERT INTO api.idempotency_keys (owner, key, fingerprint, body, location, created_at)
 VALUES (%(owner)s, %(key)s, %(fingerprint)s, %(body)s, %(location)s, now())
 ON CONFLICT (owner, key) DO UPDATE
 SET fingerprint = excluded.fingerprint, body = excluded.body, location = excluded.location, created_at = now()
 """
+
+# The beginning of one statement that takes a key, keeps its answer and makes the order. `fresh` has a row only for a
+# key that nobody holds and that stands for nothing. Should another transaction have kept an answer after this
+# statement's snapshot and before its lock, the unique index fails the whole of it.
+FRESH = f"""
+claim AS MATERIALIZED (SELECT {_LOCK} AS ours),
+fresh AS MATERIALIZED (
+    SELECT FROM claim
+    WHERE ours AND NOT EXISTS (SELECT FROM api.idempotency_keys WHERE owner = %(owner)s AND key = %(key)s)
+),
+kept AS (
+    INSERT INTO api.idempotency_keys (owner, key, fingerprint, body, location, created_at)
+    SELECT %(owner)s, %(key)s, %(fingerprint)s, %(body)s, %(location)s, now() FROM fresh
+)
+"""  # noqa: S608 - made of constants
 
 
 class IdempotencyError(Exception):
@@ -77,16 +94,17 @@ class IdempotencyKey:
 
     def keep(self, connection: Connection, answer: Answer) -> None:
         """Store the answer in the caller's transaction."""
-        connection.execute(
-            _KEEP,
-            {
-                "owner": self.owner,
-                "key": self.key,
-                "fingerprint": self.fingerprint,
-                "body": answer.body,
-                "location": answer.location,
-            },
-        )
+        connection.execute(_KEEP, self.row(answer))
+
+    def row(self, answer: Answer) -> dict[str, Any]:
+        """Return the parameters of `FRESH`."""
+        return {
+            "owner": self.owner,
+            "key": self.key,
+            "fingerprint": self.fingerprint,
+            "body": answer.body,
+            "location": answer.location,
+        }
 
 
 def _one(connection: Connection, query: str, parameters: Any) -> Sequence[Any]:

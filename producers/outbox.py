@@ -18,9 +18,10 @@ from schemas.headers import event_headers
 CHANNEL = "orderflow_outbox"
 MAX_ERROR_CHARACTERS = 300
 
-_INSERT = """
+# The end of the statement that makes the event's cause. Of no rows when that cause, the common table `made`, has none.
+INSERT = """
 INSERT INTO api.outbox (event_id, aggregate_id, aggregate_version, topic, key, value, headers, created_at)
-VALUES (%s, %s, %s, %s, %s, %s, %s, %s)
+SELECT %(event_id)s, %(order_id)s, %(version)s, %(topic)s, %(record_key)s, %(value)s, %(headers)s, %(now)s FROM made
 """
 
 # At most the lowest unpublished version of an order is picked, quarantined or in flight ones
@@ -107,25 +108,23 @@ class Backlog:
     quarantined: int
 
 
-def add(connection: Connection, event: Event, *, topic: str, now: datetime, traceparent: str | None) -> None:
-    """Write the event's row in the caller's transaction.
+def row(event: Event, *, topic: str, now: datetime, traceparent: str | None) -> dict[str, Any]:
+    """Return the parameters of `INSERT`.
 
-    It is encoded here, so that a schema error fails the request that caused it: raises `schemas.errors.EncodeError`.
+    The event is encoded here, so that a schema error fails the request that caused it: raises
+    `schemas.errors.EncodeError`.
     """
     headers = [(name, value.decode()) for name, value in event_headers(event, traceparent)]
-    connection.execute(
-        _INSERT,
-        (
-            event.event_id,
-            event.order_id,
-            event.order_version,
-            topic,
-            str(event.order_id).encode(),
-            codec.encode(event),
-            Jsonb(headers),
-            now,
-        ),
-    )
+    return {
+        "event_id": event.event_id,
+        "order_id": event.order_id,
+        "version": event.order_version,
+        "topic": topic,
+        "record_key": str(event.order_id).encode(),
+        "value": codec.encode(event),
+        "headers": Jsonb(headers),
+        "now": now,
+    }
 
 
 def prepare(connection: Connection) -> None:

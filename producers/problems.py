@@ -52,6 +52,20 @@ class Problem(HTTPException):
         self.kind = kind
 
 
+def body(
+    status: int, detail: str | None = None, *, kind: str | None = None, errors: list[FieldError] | None = None
+) -> dict[str, Any]:
+    """Return a problem as it goes into JSON."""
+    made = ProblemBody(
+        type=f"urn:orderflow:problem:{kind}" if kind else "about:blank",
+        title=HTTPStatus(status).phrase,
+        status=status,
+        detail=detail,
+        errors=errors,
+    )
+    return made.model_dump(exclude_none=True)
+
+
 def answer(
     status: int,
     detail: str | None = None,
@@ -61,16 +75,8 @@ def answer(
     headers: Mapping[str, str] | None = None,
 ) -> JSONResponse:
     """Return the response that carries a problem."""
-    body = ProblemBody(
-        type=f"urn:orderflow:problem:{kind}" if kind else "about:blank",
-        title=HTTPStatus(status).phrase,
-        status=status,
-        detail=detail,
-        errors=errors,
-    )
-    return JSONResponse(
-        body.model_dump(exclude_none=True), status, headers=dict(headers) if headers else None, media_type=MEDIA_TYPE
-    )
+    content = body(status, detail, kind=kind, errors=errors)
+    return JSONResponse(content, status, headers=dict(headers) if headers else None, media_type=MEDIA_TYPE)
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -120,11 +126,18 @@ def _field(error: Mapping[str, Any]) -> FieldError:
     return FieldError(pointer="".join(f"/{step}" for step in escaped), detail=said)
 
 
-def _framework(_request: Request, error: Exception) -> JSONResponse:
+def _framework(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)  # noqa: S101 - registered for this class
     phrase = HTTPStatus(error.status_code).phrase
     detail = error.detail if error.detail != phrase else None
-    return answer(error.status_code, detail, kind=getattr(error, "kind", None), headers=error.headers)
+    headers = dict(error.headers or {})
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        # The framework names the methods of the first route of this path only.
+        path = getattr(request.scope.get("route"), "path", "")
+        methods = [method.upper() for method in request.app.openapi()["paths"].get(path, ())]
+        if methods:
+            headers["Allow"] = ", ".join([*methods, *(["HEAD"] if "GET" in methods else [])])
+    return answer(error.status_code, detail, kind=getattr(error, "kind", None), headers=headers)
 
 
 def _database_away(_request: Request, error: Exception) -> JSONResponse:

@@ -15,6 +15,8 @@ from orderflow.core.settings import Settings
 from producers import auth, outbox
 from producers.api import Parts, create_app
 from producers.backlog import BacklogCounter, Gate
+from producers.bell import Bell
+from producers.protocol import BoundedProtocol
 from producers.store import Store, tables_exist
 
 DRAIN_SECONDS = 10
@@ -38,24 +40,31 @@ def serve(settings: Settings) -> None:
     gate = Gate(api.backlog_max_rows, api.backlog_max_age_seconds)
     with (
         _listening(api.host, api.port) as listener,
-        database.pool(settings.database, "api") as pool,
+        database.pool(settings.database, "api", limit_seconds=api.statement_seconds, autocommit=True) as pool,
         BacklogCounter(pool, metrics, gate),
+        Bell(pool) as bell,
     ):
         app = create_app(
             Parts(
                 pool=pool,
-                store=Store(pool, settings.kafka.source_topic),
+                store=Store(pool, settings.kafka.source_topic, bell.ring),
                 keys=auth.KeyRing(pool) if api.auth == "on" else auth.OpenHouse(),
                 gate=gate,
                 metrics=metrics,
                 body_limit=api.body_limit_bytes,
                 idempotency_kept=timedelta(hours=api.idempotency_hours),
+                patience_seconds=settings.database.pool_timeout_seconds,
+                access_log=api.access_log,
             )
         )
         if api.metrics_port:
             metrics.serve(api.metrics_host, api.metrics_port)
         config = uvicorn.Config(
             app,
+            http=BoundedProtocol,
+            loop="uvloop",
+            ws="none",
+            lifespan="off",
             log_config=None,
             access_log=False,
             server_header=False,

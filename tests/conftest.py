@@ -38,6 +38,7 @@ from orderflow.ops.stack.stack import LocalStack
 from producers import auth
 from producers.api import Parts, create_app
 from producers.backlog import Gate
+from producers.bell import Bell
 from producers.store import Store
 from tests.stacks import choice
 from tests.stacks.interface import Stack
@@ -229,17 +230,18 @@ def shop_pool(shop_tables: Settings) -> Iterator[ConnectionPool[Connection]]:
 
 
 @pytest.fixture
-def api_parts(shop_tables: Settings, shop_pool: ConnectionPool[Connection]) -> Parts:
+def api_parts(shop_tables: Settings) -> Iterator[Parts]:
     """What the order API is made of; its gate may be closed by hand."""
-    return Parts(
-        pool=shop_pool,
-        store=Store(shop_pool, shop_tables.kafka.source_topic),
-        keys=auth.KeyRing(shop_pool),
-        gate=Gate(shop_tables.api.backlog_max_rows, shop_tables.api.backlog_max_age_seconds),
-        metrics=Metrics(),
-        body_limit=shop_tables.api.body_limit_bytes,
-        idempotency_kept=timedelta(hours=shop_tables.api.idempotency_hours),
-    )
+    with core_database.pool(shop_tables.database, "api", autocommit=True) as pool, Bell(pool) as bell:
+        yield Parts(
+            pool=pool,
+            store=Store(pool, shop_tables.kafka.source_topic, bell.ring),
+            keys=auth.KeyRing(pool),
+            gate=Gate(shop_tables.api.backlog_max_rows, shop_tables.api.backlog_max_age_seconds),
+            metrics=Metrics(),
+            body_limit=shop_tables.api.body_limit_bytes,
+            idempotency_kept=timedelta(hours=shop_tables.api.idempotency_hours),
+        )
 
 
 @pytest.fixture

@@ -1,8 +1,9 @@
 """PostgreSQL connections: one pool per process, each owner under its own role."""
 
-from typing import Any
+import select
+from typing import Any, Final
 
-from psycopg import Connection, OperationalError, ProgrammingError, conninfo
+from psycopg import Connection, OperationalError, ProgrammingError, conninfo, errors
 from psycopg import connect as psycopg_connect
 from psycopg_pool import ConnectionPool
 
@@ -17,6 +18,32 @@ ROLES = {
     "inventory": "orderflow_inventory",
     "audit": "orderflow_audit",
 }
+
+# How long the pool tries for one lost connection, in seconds. Its pauses double up to this, so it is also how late a
+# pool may come back after an outage, however long that was: the next caller starts the next series.
+_RECONNECT_SECONDS: Final = 5.0
+# How much later than the server the client gives a statement up, in seconds: the server's own word is the better one.
+_SILENCE_SECONDS: Final = 1.0
+
+
+class LimitedConnection(Connection):
+    """A connection that gives a silent server up, where the limits of the server and of TCP do not help.
+
+    A frozen PostgreSQL ends no statement, and its kernel goes on to acknowledge what is sent. The connection is closed
+    then, and `psycopg.OperationalError` raised: whether a COMMIT was done is unknown.
+    """
+
+    silence_seconds: float | None = None
+
+    def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
+        """Wait for the server, at most `silence_seconds` at a time unless `timeout` says otherwise."""
+        if timeout is not None or self.silence_seconds is None:
+            return super().wait(gen, interval, timeout)
+        try:
+            return super().wait(gen, interval, self.silence_seconds)
+        except errors._WaitTimeout:  # noqa: SLF001 - the documented outcome of `timeout`, by its only name
+            self.pgconn.finish()
+            raise OperationalError("the server said nothing for too long; the connection is closed") from None
 
 
 def dsn(database: DatabaseSettings, owner: str | None = None, *, limit_seconds: float | None = None) -> str:
@@ -39,22 +66,48 @@ def dsn(database: DatabaseSettings, owner: str | None = None, *, limit_seconds: 
 
 
 def pool(
-    database: DatabaseSettings, owner: str, *, size: int | None = None, limit_seconds: float | None = None
+    database: DatabaseSettings,
+    owner: str,
+    *,
+    size: int | None = None,
+    limit_seconds: float | None = None,
+    autocommit: bool = False,
 ) -> ConnectionPool[Connection]:
     """Return a closed pool of connections under the owner's role; use it as a context manager.
 
-    `limit_seconds` is the time limit of a statement, as for `dsn`.
-    `pool.connection()` raises `psycopg_pool.PoolTimeout` (an `OperationalError`) after `pool_timeout_seconds`.
+    `limit_seconds` is the time limit of a statement, as for `dsn`; a second later a server that says nothing at all is
+    given up. `pool.connection()` raises `psycopg_pool.PoolTimeout` (an `OperationalError`) after
+    `pool_timeout_seconds`. With `autocommit` a statement is its own transaction, unless a `transaction()` is open.
     """
+
+    def configure(connection: Connection) -> None:
+        assert isinstance(connection, LimitedConnection)  # noqa: S101 - the pool makes no others
+        connection.silence_seconds = None if limit_seconds is None else limit_seconds + _SILENCE_SECONDS
+
     return ConnectionPool(
         dsn(database, owner, limit_seconds=limit_seconds),
+        connection_class=LimitedConnection,
+        kwargs={"autocommit": autocommit},
         min_size=1,
         max_size=size or database.pool_size,
         timeout=database.pool_timeout_seconds,
-        check=ConnectionPool.check_connection,
+        configure=configure,
+        check=_still_open,
+        reconnect_timeout=_RECONNECT_SECONDS,
         open=False,
         name=owner,
     )
+
+
+def _still_open(connection: Connection) -> None:
+    """Raise for a connection that its server has closed, without a round trip for the many that are well.
+
+    What an idle connection has to read is its end, or a word of the server's: only then is the server asked.
+    """
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    if poll.poll(0):
+        ConnectionPool.check_connection(connection)
 
 
 def connect(database: DatabaseSettings, owner: str | None = None, *, autocommit: bool = False) -> Connection:

@@ -84,8 +84,10 @@ class ApiSettings(Role):
     port: Port = 8080
     metrics_host: str = "127.0.0.1"
     metrics_port: Port | None = None
+    access_log: bool = True
     auth: Literal["on", "off"] = "on"
     body_limit_bytes: Count = 65_536
+    statement_seconds: Seconds = 10.0
     idempotency_hours: Count = 24
     backlog_max_rows: Count = 50_000
     backlog_max_age_seconds: Seconds = 300.0

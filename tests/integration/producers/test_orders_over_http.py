@@ -182,7 +182,7 @@ def test_a_key_is_forgotten_after_its_time(http: TestClient, shop_pool: Pool) ->
 
 
 def test_a_key_in_use_is_a_conflict_that_names_a_time_to_come_back(http: TestClient, shop_pool: Pool) -> None:
-    with shop_pool.connection() as connection:
+    with shop_pool.connection() as connection, connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(hashtextextended('checkout' || chr(31) || 'slow', 0))")
         answer = http.post("/v1/orders", json=order(), headers={"Idempotency-Key": "slow"})
         assert (answer.status_code, answer.json()["type"]) == (409, "urn:orderflow:problem:in-progress")
