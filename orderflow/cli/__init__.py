@@ -8,6 +8,7 @@ import typer
 from orderflow.cli import audit, customers, db, groups, keys, mail, outbox, schemas, stack, stock, topics
 from orderflow.cli.api import api
 from orderflow.cli.config import config
+from orderflow.cli.doctor import doctor
 from orderflow.cli.failures import INTERRUPTED, sentence
 from orderflow.cli.local import demo, down, up
 from orderflow.cli.provision import provision
@@ -42,6 +43,7 @@ app.command()(up)
 app.command()(down)
 app.command()(demo)
 app.command()(config)
+app.command()(doctor)
 
 
 def _print_version(asked: bool) -> None:  # noqa: FBT001 - Typer calls it so

@@ -9,18 +9,20 @@ MASK = "***"
 
 
 def config(*, as_json: Json = False) -> None:
-    """Print every setting with the value in force; secrets are masked."""
-    from orderflow.core import settings
+    """Print every setting with the value in force and where it comes from; secrets are masked."""
+    from orderflow.core import settings, sources
 
     effective = settings.load()
-    standard = dict(_flat(settings.Settings(), settings.PREFIX))
-    rows = {name: (masked(value), value == standard[name]) for name, value in _flat(effective, settings.PREFIX)}
+    origin = sources.sources()
+    rows = {
+        name: {"value": masked(value), "source": origin.get(name, sources.DEFAULT)}
+        for name, value in _flat(effective, settings.PREFIX)
+    }
     if as_json:
-        print_json({name: value for name, (value, _) in rows.items()})
+        print_json(rows)
         return
     print_table(
-        ("setting", "value", "default"),
-        [(name, _text(value), "yes" if is_standard else "no") for name, (value, is_standard) in rows.items()],
+        ("setting", "value", "from"), [(name, _text(row["value"]), row["source"]) for name, row in rows.items()]
     )
 
 

@@ -220,7 +220,12 @@ def _sentence(error: ValidationError) -> str:
     def one(place: Iterable[Any], kind: str, said: str) -> str:
         variable = PREFIX + DELIMITER.join(str(part) for part in place if not isinstance(part, int)).upper()
         if kind == "extra_forbidden":
-            return f"{variable} is not a setting of orderflow; `orderflow config` lists them"
+            # It reads this module's models.
+            from orderflow.core.sources import meant  # noqa: PLC0415
+
+            close = meant(variable)
+            hint = f"did you mean {close}? " if close else ""
+            return f"{variable} is not a setting of orderflow; {hint}`orderflow config` lists them"
         return f"{variable}: {said[0].lower()}{said[1:]}"
 
     return "; ".join(one(e["loc"], e["type"], e["msg"]) for e in error.errors(include_input=False))

@@ -22,6 +22,7 @@ _CODES = {
     535: "refuses our login (535): set ORDERFLOW_SMTP__USERNAME and ORDERFLOW_SMTP__PASSWORD",
     538: "takes logins over TLS only (538): set ORDERFLOW_SMTP__STARTTLS=true",
 }
+_OUT_OF_REACH = "is out of reach ({said}): set ORDERFLOW_SMTP__HOST and ORDERFLOW_SMTP__PORT"
 # The first class that fits decides.
 _CLASSES: tuple[tuple[type[BaseException], str], ...] = (
     (socket.gaierror, "cannot be found, no machine has this name: set ORDERFLOW_SMTP__HOST"),
@@ -63,5 +64,7 @@ def _what(error: BaseException) -> str:
             return "does not offer STARTTLS: set ORDERFLOW_SMTP__STARTTLS=false, or another ORDERFLOW_SMTP__PORT"
         return "takes no login: unset ORDERFLOW_SMTP__USERNAME, or set ORDERFLOW_SMTP__STARTTLS=true"
     said = str(error) or type(error).__name__
-    told = next((told for kind, told in _CLASSES if isinstance(error, kind)), "is out of reach ({said})")
+    # smtplib says that the server hung up where our own patience ended: what lies below decides.
+    chain = tls.chain(error)
+    told = next((told for kind, told in _CLASSES if any(isinstance(one, kind) for one in chain)), _OUT_OF_REACH)
     return told.format(said=said)

@@ -56,7 +56,7 @@ def check(settings: Settings, groups: Sequence[str]) -> list[Problem]:
     Raises `Misconfigured` when no broker answers.
     """
     admin = kafka.admin(settings.kafka)
-    return [*problems(settings, admin, groups), *_broker_warnings(admin)]
+    return [*problems(settings, admin, groups), *broker_warnings(admin)]
 
 
 def problems(settings: Settings, admin: AdminClient, groups: Sequence[str]) -> list[Problem]:
@@ -170,7 +170,8 @@ def _differences(
     return {name: changes for name, changes in differences.items() if changes}
 
 
-def _broker_warnings(admin: AdminClient) -> list[Problem]:
+def broker_warnings(admin: AdminClient) -> list[Problem]:
+    """Return what is unwise in the brokers' own settings, or that they do not show them to us."""
     try:
         configs = cluster.broker_configs(admin)
     except Misconfigured as denied:
