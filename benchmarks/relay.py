@@ -14,7 +14,7 @@ import json
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from statistics import median
 
@@ -82,8 +82,12 @@ def measured(stack: LocalStack, rows: int, way: Callable[[], None]) -> Figures:
 def family_seconds(pid: int | None) -> float:
     """Return the CPU seconds of a process and of all it started that still run or have ended."""
     process = psutil.Process(pid)
-    times = [process.cpu_times(), *(child.cpu_times() for child in process.children(recursive=True))]
-    return sum(one.user + one.system for one in times) + times[0].children_user + times[0].children_system
+    seconds = 0.0
+    for one in (process, *process.children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):  # then its parent has what it used
+            times = one.cpu_times()
+            seconds += times.user + times.system + times.children_user + times.children_system
+    return seconds
 
 
 def raw(settings: Settings, rows: int) -> None:
@@ -135,6 +139,7 @@ def relay(settings: Settings) -> None:
             term.turn()
             if time.perf_counter() > look:
                 if not outbox.unpublished(watch, quarantined_only=False, limit=1):
+                    term.drain(1)
                     return
                 look = time.perf_counter() + 0.02
 

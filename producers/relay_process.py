@@ -1,9 +1,6 @@
 """The relay as a process: checks at start, one leader by advisory lock, a new term after each lost connection."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-from psycopg import Connection, OperationalError
+from psycopg import OperationalError
 
 from orderflow.core import database, kafka, log
 from orderflow.core.errors import Misconfigured, OrderflowError
@@ -14,13 +11,12 @@ from orderflow.core.metrics import Metrics
 from orderflow.core.settings import Settings
 from producers import outbox
 from producers.backlog import BacklogCounter
+from producers.leadership import leading
 from producers.relay import Relay
 from producers.store import tables_exist
 
 DRAIN_SECONDS = 10.0
 RECONNECT_SECONDS = 1.0
-# Two numbers: a space of its own, which the idempotency keys' hashes do not share.
-_LEADER_LOCK = (673_373_569, 1)
 
 _log = log.get(__name__)
 
@@ -73,7 +69,7 @@ def require_topic(settings: Settings) -> None:
 def _term(settings: Settings, publisher: Publisher[int], metrics: Metrics, stop: Stop) -> None:
     """Lead once, until a stop or until the connection, and the lock with it, is lost."""
     try:
-        with _leader(settings, stop) as connection:
+        with leading(settings, stop) as connection:
             if connection is None:
                 return
             _log.info("this relay leads")
@@ -83,6 +79,7 @@ def _term(settings: Settings, publisher: Publisher[int], metrics: Metrics, stop:
                 metrics,
                 batch_rows=settings.relay.batch_rows,
                 poll_seconds=settings.relay.poll_seconds,
+                lease_seconds=settings.relay.lease_seconds,
             )
             try:
                 relay.run(stop)
@@ -97,32 +94,9 @@ def _term(settings: Settings, publisher: Publisher[int], metrics: Metrics, stop:
                 raise
     except (OperationalError, Misconfigured) as error:
         # What `connect` says at start stops the process; later it is an outage.
-        _log.warning("the database is away; what was in flight is sent again", error=str(error).strip())
+        _log.warning("this relay does not lead; what was in flight is sent again", error=str(error).strip())
         stop.wait(RECONNECT_SECONDS)
         return
     if left:
         message = f"{left} events had no delivery report when the relay stopped; the next start sends them again"
         raise NotDrained(message)
-
-
-@contextmanager
-def _leader(settings: Settings, stop: Stop) -> Iterator[Connection | None]:
-    """Wait for the lock; yield the connection that holds it, None when a stop came first."""
-    with database.connect(settings.database, "api", autocommit=True) as connection:
-        # A leader whose machine is gone must not keep the lock for the two hours of TCP's defaults.
-        for setting, seconds in (("idle", 10), ("interval", 5), ("count", 3)):
-            connection.execute(f"SET tcp_keepalives_{setting} = {seconds}")
-        told = False
-        while not _locks(connection):
-            if not told:
-                _log.info("another relay leads; waiting")
-                told = True
-            if stop.wait(settings.relay.poll_seconds):
-                yield None
-                return
-        yield connection
-
-
-def _locks(connection: Connection) -> bool:
-    row = connection.execute("SELECT pg_try_advisory_lock(%s, %s)", _LEADER_LOCK).fetchone()
-    return bool(row and row[0])

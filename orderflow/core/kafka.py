@@ -2,9 +2,8 @@
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
@@ -132,8 +131,7 @@ def client_error_logger(kafka: KafkaSettings) -> Callable[[KafkaError], None]:
     return on_error
 
 
-@dataclass(frozen=True, slots=True)
-class Report(Generic[T]):
+class Report(NamedTuple, Generic[T]):
     """What became of one sent record.
 
     `error` is None when all in-sync replicas have it; `appended_ms` is then the broker's own time

@@ -96,8 +96,9 @@ class ApiSettings(Role):
 class RelaySettings(Role):
     """Outbox to Kafka."""
 
-    batch_rows: Count = 1_000
+    batch_rows: Count = 4_000
     poll_seconds: Seconds = 1.0
+    lease_seconds: Seconds = 10.0
     metrics_host: str = "127.0.0.1"
     metrics_port: Port | None = None
 

@@ -56,6 +56,7 @@ def test_a_lower_id_that_commits_later_is_still_published(
         slow.commit()
         assert unpublished() == 1
         turn_until(relay, lambda: not unpublished())
+        relay.drain(1)
     assert sorted(message.value() or b"" for message in published()) == [
         b"higher id, commits first",
         b"lower id, commits last",

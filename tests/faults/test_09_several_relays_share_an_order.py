@@ -44,13 +44,14 @@ def test_relays_without_the_lock_keep_the_order_of_versions(
         # Each is a leader that does not know that it was replaced.
         publisher: Publisher[int] = Publisher(kafka.producer_config(shop.kafka))
         deadline = clock.monotonic() + 60
-        with database.connect(shop.database, "api", autocommit=True) as own:
+        with database.connect(shop.database, "api", autocommit=True) as own, shop_pool.connection() as watch:
             relay = Relay(own, publisher, Metrics(), batch_rows=7, poll_seconds=0.05)
-            while own.execute("SELECT FROM api.outbox WHERE published_at IS NULL LIMIT 1").fetchall():
+            while watch.execute("SELECT FROM api.outbox WHERE published_at IS NULL LIMIT 1").fetchall():
                 if clock.monotonic() > deadline:
                     failed.append(TimeoutError())
                     return
                 relay.turn()
+            relay.drain(1)
 
     relays = [threading.Thread(target=relay_all) for _ in range(3)]
     for thread in relays:

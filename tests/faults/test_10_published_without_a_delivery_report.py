@@ -71,7 +71,9 @@ def state(pool: Pool) -> dict[str, Any]:
 @contextmanager
 def leading(settings: Settings, sender: Sender) -> Iterator[Relay]:
     with database.connect(settings.database, "api", autocommit=True) as connection:
-        yield Relay(connection, sender, Metrics(), batch_rows=10, poll_seconds=0.01)
+        relay = Relay(connection, sender, Metrics(), batch_rows=10, poll_seconds=0.01)
+        yield relay
+        relay.drain(0)
 
 
 def test_without_a_report_a_row_is_neither_marked_nor_sent_twice(

@@ -14,7 +14,7 @@ from orderflow.core import database, kafka
 from orderflow.core.kafka import Publisher
 from orderflow.core.metrics import Metrics
 from orderflow.core.settings import Settings
-from producers import outbox
+from producers import relay as relay_module
 from producers.relay import Relay
 
 ORDER: dict[str, Any] = {
@@ -45,9 +45,10 @@ def test_the_event_is_published_again_and_then_marked(
             while not until():
                 assert time.monotonic() < deadline, "it did not happen in time"
                 relay.turn()
+            relay.drain(1)
 
     with monkeypatch.context() as crash:
-        crash.setattr(outbox, "mark_published", died)
+        crash.setattr(relay_module, "Marking", died)
         with pytest.raises(OperationalError):
             lead(lambda: False)
 

@@ -41,9 +41,10 @@ def test_versions_come_in_order(
             )
     publisher: Publisher[int] = Publisher(kafka.producer_config(shop.kafka))
     deadline = time.monotonic() + 30
-    with database.connect(shop.database, "api", autocommit=True) as own:
+    with database.connect(shop.database, "api", autocommit=True) as own, shop_pool.connection() as watch:
         relay = Relay(own, publisher, Metrics(), batch_rows=10, poll_seconds=0.05)
-        while own.execute("SELECT FROM api.outbox WHERE published_at IS NULL").fetchall():
+        while watch.execute("SELECT FROM api.outbox WHERE published_at IS NULL").fetchall():
             assert time.monotonic() < deadline, "it did not happen in time"
             relay.turn()
+        relay.drain(1)
     assert [message.value() for message in published()] == [b"1", b"2", b"3"]

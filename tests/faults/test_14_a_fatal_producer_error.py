@@ -66,11 +66,12 @@ def test_a_new_producer_goes_on_where_the_old_one_failed(
                 )
     sender = FatalOnce()
     deadline = time.monotonic() + 30
-    with database.connect(shop_tables.database, "api", autocommit=True) as own:
+    with database.connect(shop_tables.database, "api", autocommit=True) as own, shop_pool.connection() as watch:
         relay = Relay(own, sender, Metrics(), batch_rows=10, poll_seconds=0.05)
-        while own.execute("SELECT FROM api.outbox WHERE published_at IS NULL").fetchall():
+        while watch.execute("SELECT FROM api.outbox WHERE published_at IS NULL").fetchall():
             assert time.monotonic() < deadline, "it did not happen in time"
             relay.turn()
+        relay.drain(1)
     assert sender.renewed_after is not None
     assert sender.renewed_after < 5
     for key in keys:

@@ -4,6 +4,8 @@ import time
 from collections.abc import Callable
 from uuid import uuid4
 
+import psutil
+import pytest
 from confluent_kafka import Message
 from psycopg import Connection
 from psycopg_pool import ConnectionPool
@@ -12,24 +14,43 @@ from orderflow.core import database, kafka
 from orderflow.core.kafka import Publisher
 from orderflow.core.metrics import Metrics
 from orderflow.core.settings import Settings
+from producers import relay as relay_module
 from producers.relay import WINDOW_BATCHES, Relay
 
+Pool = ConnectionPool[Connection]
+NOBODY = {"bootstrap.servers": "127.0.0.1:1"}
 ROWS, QUEUE, BATCH = 300, 7, 20
+VALUE_BYTES = 60_000
+
+
+def insert(pool: Pool, shop: Settings, rows: int, value_bytes: int) -> set[bytes]:
+    keys = {str(uuid4()).encode() for _ in range(rows)}
+    with pool.connection() as connection, connection.cursor() as cursor:
+        cursor.executemany(
+            "INSERT INTO api.outbox (event_id, aggregate_id, aggregate_version, topic, key, value, headers) "
+            "VALUES (gen_random_uuid(), %s, 1, %s, %s, convert_to(repeat('v', %s), 'UTF8'), '[]')",
+            [(key.decode(), shop.kafka.source_topic, key, value_bytes) for key in keys],
+        )
+    return keys
+
+
+def publish_all(shop: Settings, pool: Pool, publisher: Publisher[int]) -> None:
+    deadline = time.monotonic() + 60
+    with database.connect(shop.database, "api", autocommit=True) as own, pool.connection() as watch:
+        relay = Relay(own, publisher, Metrics(), batch_rows=BATCH, poll_seconds=0.05)
+        while watch.execute("SELECT FROM api.outbox WHERE published_at IS NULL LIMIT 1").fetchall():
+            assert time.monotonic() < deadline, "it did not happen in time"
+            relay.turn()
+        relay.drain(1)
 
 
 def test_rows_wait_for_room_and_all_are_published(
-    shop: Settings, shop_pool: ConnectionPool[Connection], published: Callable[[], list[Message]]
+    shop: Settings, shop_pool: Pool, published: Callable[[], list[Message]]
 ) -> None:
-    keys = {str(uuid4()).encode() for _ in range(ROWS)}
-    with shop_pool.connection() as connection, connection.cursor() as cursor:
-        cursor.executemany(
-            "INSERT INTO api.outbox (event_id, aggregate_id, aggregate_version, topic, key, value, headers) "
-            "VALUES (gen_random_uuid(), %s, 1, %s, %s, 'v', '[]')",
-            [(key.decode(), shop.kafka.source_topic, key) for key in keys],
-        )
+    keys = insert(shop_pool, shop, ROWS, 1)
     small = kafka.producer_config(shop.kafka) | {"queue.buffering.max.messages": QUEUE}
     with database.connect(shop.database, "api", autocommit=True) as own:
-        away: Publisher[int] = Publisher(small | {"bootstrap.servers": "127.0.0.1:1"})
+        away: Publisher[int] = Publisher(small | NOBODY)
         relay = Relay(own, away, Metrics(), batch_rows=BATCH, poll_seconds=0.05)
         for _ in range(100):
             relay.turn()
@@ -37,12 +58,29 @@ def test_rows_wait_for_room_and_all_are_published(
             assert relay._held <= WINDOW_BATCHES * BATCH
         assert len(away) == QUEUE
         relay.abandon()
-    with database.connect(shop.database, "api", autocommit=True) as own:
-        relay = Relay(own, Publisher(small), Metrics(), batch_rows=BATCH, poll_seconds=0.05)
-        deadline = time.monotonic() + 60
-        while own.execute("SELECT FROM api.outbox WHERE published_at IS NULL LIMIT 1").fetchall():
-            assert time.monotonic() < deadline, "it did not happen in time"
-            relay.turn()
+    publish_all(shop, shop_pool, Publisher(small))
     messages = published()
     assert len(messages) == ROWS
     assert {message.key() for message in messages} == keys
+
+
+def test_large_values_are_read_by_their_bytes_and_memory_stays_bounded(
+    shop: Settings, shop_pool: Pool, published: Callable[[], list[Message]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relay_module, "BATCH_BYTES", 20 * VALUE_BYTES)
+    keys = insert(shop_pool, shop, 1_000, VALUE_BYTES)
+    config = kafka.producer_config(shop.kafka) | {"queue.buffering.max.kbytes": 40 * VALUE_BYTES // 1024}
+    away: Publisher[int] = Publisher(config | NOBODY)
+    with database.connect(shop.database, "api", autocommit=True) as own:
+        relay = Relay(own, away, Metrics(), batch_rows=10_000, poll_seconds=0.01)
+        before = psutil.Process().memory_info().rss
+        for _ in range(100):
+            relay.turn()
+        grown = psutil.Process().memory_info().rss - before
+        assert len(away) <= 40
+        # 60 MB stand in the outbox. What is held is a few batches of 1.2 MB each, and the producer's copies.
+        assert sum(len(row.value) for row in relay._waiting) <= 2 * 20 * VALUE_BYTES
+        assert grown < 30_000_000
+        relay.abandon()
+    publish_all(shop, shop_pool, Publisher(config))
+    assert {message.key() for message in published()} == keys

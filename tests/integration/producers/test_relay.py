@@ -60,7 +60,9 @@ def unpublished(pool: Pool) -> int:
 def leading(shop: Settings, **changes: Any) -> Iterator[Relay]:
     publisher: Publisher[int] = Publisher(kafka.producer_config(shop.kafka) | changes)
     with database.connect(shop.database, "api", autocommit=True) as connection:
-        yield Relay(connection, publisher, Metrics(), batch_rows=10, poll_seconds=0.1)
+        relay = Relay(connection, publisher, Metrics(), batch_rows=10, poll_seconds=0.1)
+        yield relay
+        relay.drain(5)
 
 
 def insert(pool: Pool, shop: Settings, *, order_id: UUID, version: int, value: bytes = b"v") -> UUID:
@@ -116,6 +118,32 @@ def test_a_new_order_wakes_a_relay_that_sleeps(http: TestClient, shop: Settings,
         http.post("/v1/orders", json=GOOD)
         running.join(20)
         assert not running.is_alive()
+        relay.drain(5)
+
+
+@pytest.mark.parametrize("known", ["nothing pending", "all pending"])
+def test_whatever_the_planner_believes_a_pick_reads_only_what_is_pending(shop: Settings, known: str) -> None:
+    insert_many = (
+        "INSERT INTO api.outbox (event_id, aggregate_id, aggregate_version, topic, key, value, headers, published_at) "
+        "SELECT gen_random_uuid(), gen_random_uuid(), 1, 't', 'k', 'v', '[]', %s FROM generate_series(1, 2000)"
+    )
+    published, pending = (insert_many, ["2026-01-01"]), (insert_many, [None])
+    with database.connect(shop.database, autocommit=True) as admin:
+        admin.execute(*(published if known == "nothing pending" else pending))
+        admin.execute("ANALYZE api.outbox")
+        admin.execute("UPDATE api.outbox SET published_at = now()")
+        admin.execute(*pending)
+    with database.connect(shop.database, "api", autocommit=True) as connection:
+        outbox.prepare(connection)
+        question = outbox._PICK.replace("SELECT id, topic", "EXPLAIN (ANALYZE) SELECT id, topic", 1)
+        for mode in ("force_custom_plan", "force_generic_plan"):
+            connection.execute(f"SET plan_cache_mode = {mode}")
+            held = {"in_flight": [], "limit": 2000, "limit_bytes": 1_000_000}
+            plan = "\n".join(row[0] for row in connection.execute(question, held, prepare=True))
+            assert "using outbox_pending on outbox o " in plan
+            assert "using outbox_aggregate_id_aggregate_version_key on outbox earlier" in plan
+            assert "Sort" not in plan
+            assert "Rows Removed by Filter" not in plan
 
 
 def test_a_row_that_kafka_refuses_is_quarantined_and_only_its_order_waits(
