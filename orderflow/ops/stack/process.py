@@ -108,8 +108,12 @@ class Daemon:
 
     def pause(self) -> None:
         """SIGSTOP it and its children: it stays connected and answers nothing."""
-        for process in self._family():
-            process.suspend()
+        stopped: set[int] = set()
+        # Again until there is nobody new: one may have been born while the others were listed.
+        while left := [process for process in self._family() if process.pid not in stopped]:
+            for process in left:
+                _signal(process, signal.SIGSTOP)
+                stopped.add(process.pid)
 
     def resume(self) -> None:
         """SIGCONT what `pause` stopped."""
