@@ -30,6 +30,10 @@ RUN /build/bin/pip wheel --no-build-isolation --no-deps --wheel-dir /wheels . \
 FROM ${PYTHON_IMAGE}
 RUN groupadd --gid 10001 orderflow \
  && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /app --shell /usr/sbin/nologin orderflow
+# Images of Python come without compiled modules, and here nothing can be written later: each start and each health
+# check would compile what it imports of the standard library again.
+RUN python -m compileall -q -x '/(tests?|lib2to3|site-packages)/' \
+      "$(python -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')"
 COPY --from=build /opt/orderflow /opt/orderflow
 # The working folder holds no code. The samples fill a shop that has nothing to sell yet.
 WORKDIR /app

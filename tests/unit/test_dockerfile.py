@@ -59,6 +59,13 @@ def test_the_image_is_not_root_and_has_the_safe_path() -> None:
     assert "PYTHONSAFEPATH=1" in " ".join(instructions(RUNTIME, "ENV")).split()
 
 
+def test_the_standard_library_is_compiled_before_nothing_can_be_written() -> None:
+    (compiling,) = [line for line in instructions(RUNTIME, "RUN") if "compileall" in line]
+
+    assert "PYTHONDONTWRITEBYTECODE=1" in " ".join(instructions(RUNTIME, "ENV")).split()
+    assert 'sysconfig.get_path("stdlib")' in compiling
+
+
 def test_everything_from_an_index_is_checked_against_the_lock() -> None:
     commands = [part.strip() for line in instructions(BUILD, "RUN") for part in line.split("&&") if "/pip " in part]
 
