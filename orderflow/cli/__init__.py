@@ -10,6 +10,7 @@ from orderflow.cli.api import api
 from orderflow.cli.config import config
 from orderflow.cli.doctor import doctor
 from orderflow.cli.failures import INTERRUPTED, sentence
+from orderflow.cli.janitor import janitor
 from orderflow.cli.local import demo, down, up
 from orderflow.cli.provision import provision
 from orderflow.cli.relay import relay
@@ -44,6 +45,7 @@ app.command()(down)
 app.command()(demo)
 app.command()(config)
 app.command()(doctor)
+app.command()(janitor)
 
 
 def _print_version(asked: bool) -> None:  # noqa: FBT001 - Typer calls it so

@@ -11,12 +11,13 @@ from orderflow.core.causes import postgres
 from orderflow.core.errors import Misconfigured
 from orderflow.core.settings import DatabaseSettings
 
-# Owner (and schema) to the role that its processes work under.
+# Owner (and schema, but for the janitor) to the role that its processes work under.
 ROLES = {
     "api": "orderflow_api",
     "email": "orderflow_email",
     "inventory": "orderflow_inventory",
     "audit": "orderflow_audit",
+    "janitor": "orderflow_janitor",
 }
 
 # How long the pool tries for one lost connection, in seconds. Its pauses double up to this, so it is also how late a

@@ -138,6 +138,14 @@ class WorkerSettings(Role):
         return timedelta(hours=self.claim_ttl_hours)
 
 
+class JanitorSettings(Role):
+    """How long rows are kept that nobody needs any more."""
+
+    outbox_days: Count = 7
+    inbox_days: Count = 90
+    batch_rows: Count = 5_000
+
+
 class Settings(BaseSettings):
     """The whole configuration; `orderflow config` prints it."""
 
@@ -161,6 +169,7 @@ class Settings(BaseSettings):
     api: ApiSettings = ApiSettings()
     relay: RelaySettings = RelaySettings()
     worker: WorkerSettings = WorkerSettings()
+    janitor: JanitorSettings = JanitorSettings()
 
     @classmethod
     def settings_customise_sources(
