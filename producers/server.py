@@ -1,5 +1,6 @@
 """The API as a process: database and port checked at start, then uvicorn until a signal."""
 
+import math
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +20,8 @@ from producers.bell import Bell
 from producers.protocol import BoundedProtocol
 from producers.store import Store, tables_exist
 
-DRAIN_SECONDS = 10
+# How much longer than the requests may take the whole stop may, in seconds, until the watchdog ends the process.
+_GRACE_SECONDS = 5
 _BACKLOG_OF_CONNECTIONS = 2_048
 
 _log = log.get(__name__)
@@ -70,7 +72,7 @@ def serve(settings: Settings) -> None:
             server_header=False,
             # The caller's address is not used; forwarded headers are not believed.
             proxy_headers=False,
-            timeout_graceful_shutdown=DRAIN_SECONDS,
+            timeout_graceful_shutdown=math.ceil(api.stop_budget_seconds),
         )
         _log.info("order API listens", host=api.host, port=api.port, auth=api.auth)
         _Server(config).run(sockets=[listener])
@@ -83,7 +85,7 @@ class _Server(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         self._stop = Stop()
-        with stop_on_signals(self._stop, budget_seconds=DRAIN_SECONDS + 5):
+        with stop_on_signals(self._stop, budget_seconds=(self.config.timeout_graceful_shutdown or 0) + _GRACE_SECONDS):
             yield
 
     async def on_tick(self, counter: int) -> bool:

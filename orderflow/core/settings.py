@@ -88,6 +88,7 @@ class ApiSettings(Role):
     auth: Literal["on", "off"] = "on"
     body_limit_bytes: Count = 65_536
     statement_seconds: Seconds = 10.0
+    stop_budget_seconds: Seconds = 10.0
     idempotency_hours: Count = 24
     backlog_max_rows: Count = 50_000
     backlog_max_age_seconds: Seconds = 300.0

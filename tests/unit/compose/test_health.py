@@ -92,9 +92,10 @@ def test_a_role_starts_after_what_it_needs_is_healthy_and_provision_has_succeede
 
 @pytest.mark.parametrize("service", sorted(RUNNING))
 def test_a_role_is_given_longer_to_stop_than_it_takes_at_most(service: str) -> None:
+    settings = settings_of(service)
     budgets = (
-        settings_of(service).worker.stop_budget_seconds,
-        server.DRAIN_SECONDS + 5,
+        settings.worker.stop_budget_seconds,
+        settings.api.stop_budget_seconds + server._GRACE_SECONDS,
         relay_process.DRAIN_SECONDS + 5,
     )
 
