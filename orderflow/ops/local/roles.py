@@ -13,7 +13,7 @@ from orderflow.ops.stack.layout import HOST, is_free, owner_of
 from orderflow.ops.stack.part import plain_environment, wait_for_answer
 from orderflow.ops.stack.process import Command, Daemon
 
-READY_SECONDS = 60.0
+READY_SECONDS = 120.0
 # A worker ends its handlers, then commits; its own watchdog ends it after 20 s.
 STOP_SECONDS = 25.0
 _ASK_SECONDS = 2.0

@@ -12,7 +12,9 @@ from typing import ClassVar
 from orderflow.core import clock, interrupt
 from orderflow.ops.stack.process import Command, Daemon
 
-READY_SECONDS = 60.0
+# One that dies is noticed at once; only one that hangs is waited for so long. On a machine with ten times the
+# work that it can do, Kafka took more than 60 s after a kill.
+READY_SECONDS = 120.0
 STOP_SECONDS = 10.0
 _TICK_SECONDS = 0.02
 
