@@ -13,6 +13,7 @@ import pytest
 from sybil import Example
 
 from orderflow.ops.local.ports import RolePorts
+from orderflow.ops.local.up import down
 from orderflow.ops.stack.layout import Ports, is_free, owner_of
 from orderflow.ops.stack.process import kill_recorded
 from tests.e2e.docs import blocks, commands
@@ -40,6 +41,8 @@ def project(tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "orderflow"
     copy_project(folder)
     yield folder
+    if (folder / ".orderflow").exists():
+        down(folder / ".orderflow", wipe=True)
     kill_recorded(folder)
 
 
@@ -56,7 +59,7 @@ def free_fixed_ports() -> None:
 
 
 @pytest.mark.usefixtures("local_stack", "free_fixed_ports")
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_the_readme_does_what_it_says(project: Path) -> None:
     with Reader(project, activated=False) as reader:
         steps = blocks.parse("README.md")
