@@ -23,7 +23,7 @@ class _ExactRequest(Request):
     async def json(self) -> Any:
         try:
             text = (await self.body()).decode()
-            return json.loads(text, parse_float=Decimal, parse_constant=_no_constant)
+            return json.loads(text, parse_float=Decimal, parse_constant=_no_constant, object_pairs_hook=_each_name_once)
         except (ValueError, RecursionError):
             raise Problem(400, "the body is no well-formed JSON in UTF-8", kind="malformed") from None
 
@@ -31,6 +31,14 @@ class _ExactRequest(Request):
 def _no_constant(_name: str) -> NoReturn:
     message = "NaN and Infinity are no JSON"
     raise ValueError(message)
+
+
+def _each_name_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        message = "a name stands twice in one object"
+        raise ValueError(message)
+    return made
 
 
 class GuardedRoute(APIRoute):

@@ -25,6 +25,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self._in_head = True
+        self._begun = False
         self._head_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -44,12 +45,16 @@ class BoundedProtocol(HttpToolsProtocol):
             self._head_bytes += len(data)
         super().data_received(data)
         if self._in_head and self._head_bytes > HEAD_BYTES and not self.transport.is_closing():
-            self._refuse(431, _TOO_LARGE, "head-too-large")
+            if self._answering:
+                self.flow.pause_reading()  # until the answer before it is out
+            else:
+                self._refuse(431, _TOO_LARGE, "head-too-large")
 
     def on_message_begin(self) -> None:
         """Begin to count."""
         super().on_message_begin()
         self._start_timer()
+        self._begun = True
         self._head_size = 0
 
     def on_url(self, url: bytes) -> None:
@@ -77,12 +82,16 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """Be ready for the next head on this connection."""
         super().on_message_complete()
-        self._in_head, self._head_bytes = True, 0
+        self._in_head, self._begun, self._head_bytes = True, False, 0
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is no HTTP with a problem, as everything else."""
         del msg
         self._refuse(400, "this is no well-formed HTTP/1.1", "no-http")
+
+    @property
+    def _answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
 
     def _start_timer(self) -> None:
         if self._timer is None:
@@ -94,9 +103,12 @@ class BoundedProtocol(HttpToolsProtocol):
             self._timer = None
 
     def _too_slow(self) -> None:
+        self._timer = None
         if self.transport.is_closing():
             return
-        if self._head_bytes:
+        if self._answering:
+            self._start_timer()
+        elif self._begun:
             self._refuse(408, f"the head of a request must be here within {HEAD_SECONDS:.0f} s", "too-slow")
         else:
             self.transport.close()

@@ -45,8 +45,9 @@ def test_thousands_of_good_and_bad_requests_find_nothing_that_the_document_does_
             *("--checks", "all", "--exclude-checks", "positive_data_acceptance"),
             *("--phases", "coverage,fuzzing,stateful", "--continue-on-failure", "--seed", "1"),
         ],
-        cwd=Path(__file__).parent,
-        env=os.environ | {"SCHEMATHESIS_HOOKS": "schemathesis_hooks", "HYPOTHESIS_STORAGE_DIRECTORY": str(tmp_path)},
+        # It keeps what it learns in the working folder.
+        cwd=tmp_path,
+        env=os.environ | {"SCHEMATHESIS_HOOKS": "schemathesis_hooks", "PYTHONPATH": str(Path(__file__).parent)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
