@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from psycopg import Connection, errors, generators, postgres
 from psycopg.pq import ExecStatus
 
+from producers import outbox
+
 _MARK = b"UPDATE api.outbox SET published_at = now() WHERE id = ANY($1) AND published_at IS NULL"
 _BIGINTS = postgres.types["int8"].array_oid
 
@@ -19,7 +21,7 @@ class Marking:
     def __init__(self, connection: Connection, ids: Sequence[int]) -> None:
         self.ids = ids
         self._connection = connection
-        connection.pgconn.send_query_params(_MARK, [f"{{{','.join(map(str, ids))}}}".encode()], [_BIGINTS])
+        connection.pgconn.send_query_params(_MARK, [outbox.array(ids).encode()], [_BIGINTS])
         connection.pgconn.flush()
 
     def done(self) -> bool:

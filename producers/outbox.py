@@ -1,6 +1,6 @@
 """The outbox: events that stand in the database, encoded, until a delivery report says that Kafka has them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -101,9 +101,10 @@ class Row(NamedTuple):
     value: bytes
     headers: str
 
-    def wire_headers(self) -> list[tuple[str, bytes]]:
-        """Return the headers as Kafka takes them."""
-        return [(name, text.encode()) for name, text in from_json(self.headers)]
+
+def wire_headers(stored: str) -> list[tuple[str, bytes]]:
+    """Return a row's headers as Kafka takes them."""
+    return [(name, text.encode()) for name, text in from_json(stored)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,16 +144,20 @@ def prepare(connection: Connection) -> None:
     connection.execute(f"LISTEN {CHANNEL}")
 
 
-def pick(connection: Connection, *, in_flight: Sequence[int], limit: int, limit_bytes: int) -> list[Row]:
+def pick(connection: Connection, *, in_flight: Iterable[int], limit: int, limit_bytes: int) -> list[Row]:
     """Return rows to send, oldest first: of each order at most its lowest unpublished version.
 
     There are at most `limit` rows, and no more after those whose values have `limit_bytes` together.
     Needs a connection that `prepare` has seen.
     """
+    asked = {"in_flight": array(in_flight), "limit": limit, "limit_bytes": limit_bytes}
     with connection.cursor(binary=True, row_factory=args_row(Row)) as cursor:
-        return cursor.execute(
-            _PICK, {"in_flight": list(in_flight), "limit": limit, "limit_bytes": limit_bytes}
-        ).fetchall()
+        return cursor.execute(_PICK, asked).fetchall()
+
+
+def array(ids: Iterable[int]) -> str:
+    """Return ids as PostgreSQL reads an array; psycopg's own way looks at each for characters to quote."""
+    return f"{{{','.join(map(str, ids))}}}"
 
 
 def quarantine(connection: Connection, row_id: int, error: str) -> None:

@@ -7,16 +7,17 @@ unpublished until it is marked.
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Protocol
+from itertools import chain
 
 from psycopg import Connection
 
 from orderflow.core import clock, log
-from orderflow.core.kafka import Headers, Report
+from orderflow.core.kafka import Report
 from orderflow.core.lifecycle import Stop
 from orderflow.core.metrics import Metrics
 from producers import outbox
 from producers.marking import Marking
+from producers.sender import Sender
 
 # Batches that may be held at once: while one waits for its reports and marks, the next is read and sent.
 WINDOW_BATCHES = 2
@@ -33,24 +34,6 @@ _REPORT_WAIT_SECONDS = 0.02
 _MARKING_WAIT_SECONDS = 0.002
 
 _log = log.get(__name__)
-
-
-class Sender(Protocol):
-    """What the relay needs of `orderflow.core.kafka.Publisher`."""
-
-    failed: bool
-
-    def send(self, ticket: int, topic: str, *, key: bytes | None, value: bytes | None, headers: Headers) -> bool:
-        """Queue a record; False when the queue is full."""
-        ...
-
-    def poll(self, timeout: float) -> list[Report[int]]:
-        """Return the reports that have come."""
-        ...
-
-    def renew(self) -> list[Report[int]]:
-        """Start over with a new producer; what was outstanding is reported as unknown."""
-        ...
 
 
 class Relay:
@@ -148,7 +131,7 @@ class Relay:
         )
 
     def _pick(self, now: float) -> None:
-        held = [*(row.id for row in self._waiting), *self._in_flight, *self._reported]
+        held = chain((row.id for row in self._waiting), self._in_flight, self._reported)
         rows = outbox.pick(self._connection, in_flight=held, limit=self._batch_rows, limit_bytes=BATCH_BYTES)
         self._prove_at = now + self._proof_seconds
         self._waiting.extend(rows)
@@ -160,11 +143,11 @@ class Relay:
         waiting, in_flight, send = self._waiting, self._in_flight, self._sender.send
         for _ in range(min(len(waiting), _SEND_ROWS)):
             self._prove(clock.monotonic())
-            row = waiting[0]
-            if not send(row.id, row.topic, key=row.key, value=row.value, headers=row.wire_headers()):
+            row_id, topic, key, value, headers = waiting[0]
+            if not send(row_id, topic, key=key, value=value, headers=outbox.wire_headers(headers)):
                 self._blocked = True  # the queue is full: reports free it
                 return
-            in_flight.add(row.id)
+            in_flight.add(row_id)
             waiting.popleft()
 
     def _prove(self, now: float) -> None:

@@ -1,5 +1,7 @@
 """The relay as a process: checks at start, one leader by advisory lock, a new term after each lost connection."""
 
+import gc
+
 from psycopg import OperationalError
 
 from orderflow.core import database, kafka, log
@@ -38,6 +40,8 @@ def run(settings: Settings) -> None:
     if settings.relay.metrics_port:
         metrics.serve(settings.relay.metrics_host, settings.relay.metrics_port)
     publisher: Publisher[int] = Publisher(kafka.producer_config(settings.kafka))
+    # The collector walked all that was imported again and again, a tenth of the relay's time.
+    gc.freeze()
     with (
         stop_on_signals(Stop(), budget_seconds=DRAIN_SECONDS + 5) as stop,
         database.pool(settings.database, "api", size=1) as pool,

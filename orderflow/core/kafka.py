@@ -224,8 +224,11 @@ class Publisher(Generic[T]):
     def _delivered(self, number: int, error: KafkaError | None, message: Any) -> None:
         if number not in self._outstanding:  # a late report of a producer that was dropped
             return
-        appended = 0 if error else message.timestamp()[1]
-        self._note(Report(self._outstanding.pop(number), error, appended, clock.wall_ms()))
+        ticket = self._outstanding.pop(number)
+        if error is None:
+            self._reports.append(Report(ticket, None, message.timestamp()[1], clock.wall_ms()))
+        else:
+            self._note(Report(ticket, error, 0, clock.wall_ms()))
 
     def _note(self, report: Report[T]) -> None:
         if report.error is not None and (report.error.fatal() or report.error.code() == KafkaError._FATAL):  # noqa: SLF001

@@ -16,7 +16,8 @@ from orderflow.core.kafka import Headers, Publisher, Report
 from orderflow.core.metrics import Metrics
 from orderflow.core.settings import Settings
 from producers import relay as relay_module
-from producers.relay import Relay, Sender
+from producers.relay import Relay
+from producers.sender import Sender
 
 Pool = ConnectionPool[Connection]
 
