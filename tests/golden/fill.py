@@ -48,7 +48,7 @@ def main() -> None:
         cases = was.get("cases") or [
             {name: value for name, value in case.items() if name != "hex"} for case in former[entry.type_name]
         ]
-        now = {
+        now: dict[str, Any] = {
             "schema_id": entry.id,
             "type": entry.type_name,
             "cases": [filled(case, entry.id, entry.type_name) for case in cases],
