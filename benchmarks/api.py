@@ -1,11 +1,12 @@
 """How many orders the API takes, beside what its parts could do alone, in the same run.
 
-    python benchmarks/api.py [--orders 2000] [--callers 8] [--json]
+    python benchmarks/api.py [--orders 2000] [--callers 1,8,32] [--processes 1,2] [--json]
 
 Callers on keep-alive connections place orders of three lines: at a bare ASGI app under the same server
-(it reads the body and answers), at the API, and straight into PostgreSQL by the API's own statements
-through psycopg. Reported: orders/s, p50 and p99 in ms, and CPU microseconds an order of the server, of
-PostgreSQL and of the callers. One machine, everything on it; the local stack's PostgreSQL runs without fsync.
+(it reads the body and answers), at the API, in one process and in more, and straight into PostgreSQL by the
+API's own statements through psycopg. Each with so many callers at once. Reported: orders/s, percentiles in ms,
+and CPU microseconds an order of the servers, of PostgreSQL and of the callers. One machine, everything on it;
+the local stack's PostgreSQL runs without fsync.
 """
 
 import argparse
@@ -18,8 +19,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from http import HTTPStatus
 from pathlib import Path
 from statistics import quantiles
@@ -38,6 +39,7 @@ from orderflow.ops.stack.stack import LocalStack
 from producers import auth
 from producers.bodies import PlaceOrder
 from producers.ids import new_id
+from producers.protocol import BoundedProtocol
 from producers.store import Caller, Store
 
 SKUS = ("TEA-01", "CUP-02", "POT-03")
@@ -52,15 +54,16 @@ Place = Callable[[], None]
 
 
 def main() -> None:
-    """Measure the three ways one after the other."""
+    """Measure the ways one after the other."""
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--orders", type=int, default=2_000)
-    arguments.add_argument("--callers", type=int, default=8)
+    arguments.add_argument("--callers", type=numbers, default=[1, 8, 32])
+    arguments.add_argument("--processes", type=numbers, default=[1, 2])
     arguments.add_argument("--json", action="store_true")
     arguments.add_argument("--bare", type=int, help=argparse.SUPPRESS)
     chosen = arguments.parse_args()
     if chosen.bare:
-        uvicorn.run(bare, port=chosen.bare, log_config=None, access_log=False)
+        uvicorn.run(bare, port=chosen.bare, log_config=None, access_log=False, loop="uvloop", http=BoundedProtocol)
         return
     log.configure("error", "console")
     with ExitStack() as whole:
@@ -70,23 +73,45 @@ def main() -> None:
         tables.apply(settings)
         with database.connect(settings.database, "api") as connection:
             key = auth.new_key(connection, "checkout")
-        bare_port, api_port = free_ports(2)
-        environ = os.environ | stack.environment()
-        environ |= {"ORDERFLOW_API__PORT": str(api_port), "ORDERFLOW_LOG_LEVEL": "warning"}
-        servers = {
-            "bare ASGI app": (bare_port, [sys.executable, __file__, "--bare", str(bare_port)]),
-            "order API": (api_port, [sys.executable, "-m", "orderflow", "api"]),
-        }
+        environ = os.environ | stack.environment() | {"ORDERFLOW_LOG_LEVEL": "warning"}
+        # Nothing publishes here: what waits must not close the API.
+        environ |= {"ORDERFLOW_API__BACKLOG_MAX_ROWS": str(10**9), "ORDERFLOW_API__BACKLOG_MAX_AGE_SECONDS": str(10**6)}
         figures: dict[str, Figures] = {}
-        for name, (port, command) in servers.items():
-            server = subprocess.Popen(command, env=environ, cwd=folder)  # noqa: S603 - our own commands
+        ways = [("bare ASGI app", 1, [sys.executable, __file__, "--bare"])]
+        ways += [(f"order API x {n}", n, [sys.executable, "-m", "orderflow", "api"]) for n in chosen.processes]
+        for name, processes, command in ways:
+            with servers(command, processes, environ, folder) as running:
+                for callers in chosen.callers:
+                    places = [caller(running[n % processes][0], key) for n in range(callers)]
+                    pids = [pid for _, pid in running]
+                    figures[f"{name}, {callers} callers"] = measured(stack, chosen.orders, places, pids)
+        for callers in chosen.callers:
+            figures[f"psycopg alone, {callers} callers"] = psycopg_alone(settings, stack, chosen.orders, callers)
+    report(figures, as_json=chosen.json)
+
+
+def numbers(text: str) -> list[int]:
+    """Read numbers with commas between them."""
+    return [int(part) for part in text.split(",")]
+
+
+@contextmanager
+def servers(
+    command: list[str], processes: int, environ: dict[str, str], folder: Path
+) -> Iterator[list[tuple[int, int]]]:
+    """Run so many servers; yield the port and the pid of each."""
+    with ExitStack() as whole:
+        running = []
+        for port in free_ports(processes):
+            arguments = [*command, str(port)] if command[-1] == "--bare" else command
+            server = subprocess.Popen(  # noqa: S603 - our own commands
+                arguments, env=environ | {"ORDERFLOW_API__PORT": str(port)}, cwd=folder
+            )
             whole.callback(server.wait)
             whole.callback(server.terminate)
             wait_for(port)
-            callers = [caller(port, key) for _ in range(chosen.callers)]
-            figures[name] = measured(stack, chosen.orders, callers, server.pid)
-        figures["psycopg alone"] = psycopg_alone(settings, stack, chosen.orders, chosen.callers)
-    report(figures, as_json=chosen.json)
+            running.append((port, server.pid))
+        yield running
 
 
 async def bare(scope: Any, receive: Any, send: Any) -> None:
@@ -125,11 +150,11 @@ def psycopg_alone(settings: Settings, stack: LocalStack, orders: int, callers: i
         def place() -> None:
             store.place(Caller("checkout"), order)
 
-        return measured(stack, orders, [place] * callers, None)
+        return measured(stack, orders, [place] * callers, [])
 
 
-def measured(stack: LocalStack, orders: int, places: list[Place], server: int | None) -> Figures:
-    """Return orders/s, p50 and p99 in ms, and CPU microseconds an order."""
+def measured(stack: LocalStack, orders: int, places: list[Place], servers: list[int]) -> Figures:
+    """Return orders/s, percentiles in ms, and CPU microseconds an order."""
     for place in places:
         place()  # connections, caches and prepared statements are made outside the measurement
     times: list[float] = []
@@ -142,7 +167,7 @@ def measured(stack: LocalStack, orders: int, places: list[Place], server: int | 
 
     def cpu() -> dict[str, float]:
         return {
-            "server_us": family_seconds(server) if server else 0.0,
+            "server_us": sum(map(family_seconds, servers)),
             "postgres_us": family_seconds(stack.postgres.daemon.pid),
             "callers_us": time.process_time(),
         }
@@ -155,8 +180,9 @@ def measured(stack: LocalStack, orders: int, places: list[Place], server: int | 
         thread.join()
     seconds = time.perf_counter() - began
     used = {name: (after - before[name]) * 1e6 / len(times) for name, after in cpu().items()}
-    cuts = quantiles(times, n=100)
-    return {"orders_per_s": len(times) / seconds, "p50_ms": cuts[49] * 1e3, "p99_ms": cuts[98] * 1e3, **used}
+    cuts = quantiles(times, n=1_000)
+    percentiles = {f"p{share / 10:g}_ms": cuts[share - 1] * 1e3 for share in (500, 950, 990, 999)}
+    return {"orders_per_s": len(times) / seconds, **percentiles, **used}
 
 
 def family_seconds(pid: int | None) -> float:
@@ -184,10 +210,11 @@ def report(figures: dict[str, Figures], *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(figures))
         return
-    table = Table("way", "orders/s", "p50 ms", "p99 ms", "server µs", "PostgreSQL µs", "callers µs")
+    table = Table("way", "orders/s", "p50 ms", "p95", "p99", "p99.9", "server µs", "PostgreSQL µs", "callers µs")
     for way, one in figures.items():
-        rate, p50, p99, *used = one.values()
-        table.add_row(way, f"{rate:,.0f}", f"{p50:.1f}", f"{p99:.1f}", *(f"{value:,.0f}" for value in used))
+        rate, *rest = one.values()
+        times, used = rest[:4], rest[4:]
+        table.add_row(way, f"{rate:,.0f}", *(f"{value:.1f}" for value in times), *(f"{value:,.0f}" for value in used))
     Console().print(table)
 
 
