@@ -4,10 +4,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orderflow.cli.output import Json, print_json, print_problems
+from orderflow.cli.output import Json, print_json, print_problems, print_table
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from orderflow.core.settings import Settings
+    from orderflow.ops.provision.trim import Share
 
 app = typer.Typer(name="topics", help="The topics in Kafka.", no_args_is_help=True)
 
@@ -55,6 +58,50 @@ def check(*, group: Groups = None, as_json: Json = False) -> None:
     effective = settings.load()
     problems = topics.check(effective, _names(effective, group))
     print_problems(problems, as_json=as_json, nothing="all topics are as they must be")
+
+
+@app.command()
+def trim(
+    *,
+    group: Groups = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would go.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Delete what the groups have resolved in their own retry and replay topics; never the source, never dead letters.
+
+    Safe beside running workers: only records below the committed offset go.
+    """
+    from dataclasses import asdict
+
+    from orderflow.core import settings
+    from orderflow.ops.provision.trim import trim as run
+
+    effective = settings.load()
+    found = run(effective, _names(effective, group), dry_run=dry_run)
+    if as_json:
+        rows = [{**asdict(share), "state": share.state, "offsets": share.offsets} for share in found]
+        print_json({"dry_run": dry_run, "partitions": rows})
+        return
+    going = [share for share in found if share.state == "trim"]
+    if going:
+        print_table(
+            ("topic", "partition", "from", "up to", "would go" if dry_run else "deleted"),
+            [(x.topic, x.partition, x.start, x.committed, x.offsets) for x in going],
+        )
+    else:
+        typer.echo("nothing to delete: no record lies below a committed offset")
+    _left_alone(found)
+
+
+def _left_alone(found: "Sequence[Share]") -> None:
+    reasons = {
+        "no position": "the group has committed nothing there: run its worker first, then all it has done is known",
+        "beyond the end": "the committed offset is beyond the log: the topic was made anew, a worker will mend it",
+    }
+    for state, reason in reasons.items():
+        for topic in dict.fromkeys(share.topic for share in found if share.state == state):
+            numbers = ", ".join(str(x.partition) for x in found if x.topic == topic and x.state == state)
+            typer.echo(f"left alone: {topic}, partitions {numbers} ({reason})")
 
 
 def _names(effective: "Settings", specs: list[str] | None) -> list[str]:

@@ -152,6 +152,16 @@ def offsets(admin: AdminClient, topic: str, partitions: Iterable[int], at: Offse
             time.sleep(_AGAIN_SECONDS)
 
 
+def delete_below(admin: AdminClient, topic: str, offsets: Mapping[int, int]) -> None:
+    """Delete the records of each partition that lie below its offset. Raises as `answer` does."""
+    if not offsets:
+        return
+    asked = [Partition(topic, number, offset) for number, offset in offsets.items()]
+    futures = admin.delete_records(asked, request_timeout=ANSWER_SECONDS, operation_timeout=ANSWER_SECONDS)
+    for partition, future in futures.items():
+        answer(future, f"delete records of {topic}, partition {partition.partition}")
+
+
 def _because_of(error: OrderflowError, codes: Sequence[int]) -> bool:
     cause = error.__cause__
     return isinstance(cause, KafkaException) and cause.args[0].code() in codes

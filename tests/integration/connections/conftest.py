@@ -21,7 +21,9 @@ from cryptography.hazmat.primitives import serialization
 from orderflow.core.errors import OrderflowError
 from orderflow.core.settings import KafkaSettings
 from orderflow.ops.stack.kafka import Broker
+from orderflow.ops.stack.kafka_ready import coordinators_answer
 from orderflow.ops.stack.layout import HOST, Layout, Options, Ports, free_ports
+from orderflow.ops.stack.part import wait_for_answer
 from orderflow.ops.stack.process import Command
 
 PASSWORD = "correct-horse"
@@ -172,6 +174,7 @@ def guarded_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded
     broker = GuardedBroker(folder / "kafka", certificates)
     try:
         broker.start(ready_seconds=180)
+        wait_for_answer(broker.daemon, lambda: coordinators_answer(broker.address), 180)
     except OrderflowError as error:
         broker.kill()
         if os.environ.get("CI"):

@@ -4,13 +4,14 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
 import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AclOperation, ResourceType
 from pydantic import SecretStr
 
@@ -19,12 +20,14 @@ from orderflow.core.errors import Misconfigured
 from orderflow.core.settings import KafkaSettings, Settings
 from orderflow.ops.provision import topics
 from orderflow.ops.provision.provision import provision
+from orderflow.ops.provision.trim import trim
 from producers.bodies import Line, PlaceOrder
 from producers.relay_process import require_topic
 from producers.store import Caller, Store
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 
+T = TypeVar("T")
 TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.BROKER
 ROLE = [
     (TOPIC, AclOperation.DESCRIBE),
@@ -46,6 +49,17 @@ def shop_behind_guards(guarded_broker: Any, settings: Settings) -> Settings:
 
 def allow(broker: Any, prefix: str, rules: list[tuple[ResourceType, AclOperation]]) -> None:
     broker.allow("shop", *((kind, prefix, operation) for kind, operation in rules))
+
+
+def until_allowed(act: Callable[[], T]) -> T:
+    """Do it again until the broker has taken the rules that it was told a moment ago."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            return act()
+        except Misconfigured:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
 
 
 def as_environment(settings: Settings) -> dict[str, str]:
@@ -78,14 +92,7 @@ def test_an_order_reaches_a_group_over_tls_with_a_login_and_these_rights(
     shop = shop_behind_guards
     prefix = shop.kafka.source_topic
     allow(guarded_broker, prefix, [*ROLE, *PROVISION])
-    deadline = time.monotonic() + 60
-    while True:  # the broker takes new rules in a moment after it was told
-        try:
-            assert provision(shop).groups == ("audit",)
-            break
-        except Misconfigured:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+    assert until_allowed(lambda: provision(shop)).groups == ("audit",)
 
     body = PlaceOrder(
         customer_id=uuid4(), currency="GBP", lines=[Line(sku="TEA", quantity=1, unit_price=Decimal("1.50"))]
@@ -119,6 +126,34 @@ def test_without_a_right_the_sentence_names_it(shop_behind_guards: Settings) -> 
 
     assert {found.what for found in told if found.severity == "error"} == {"is hidden from us, or does not exist"}
     assert any("do not show us their settings" in found.what for found in told)
+
+
+def test_trim_and_check_need_these_rights_more(guarded_broker: Any, shop_behind_guards: Settings) -> None:
+    shop, prefix = shop_behind_guards, shop_behind_guards.kafka.source_topic
+    allow(guarded_broker, prefix, [*ROLE, *PROVISION])
+    until_allowed(lambda: topics.apply(shop, ["audit"]))
+    tier = next(iter(topics.group_topics(shop, "audit").tiers))
+    producer = Producer({"bootstrap.servers": guarded_broker.address, "log_level": 0})
+    for _ in range(3):
+        producer.produce(tier, b"value", partition=0)
+    assert producer.flush(30) == 0
+    place = ConsumerGroupTopicPartitions(f"{prefix}.audit", [TopicPartition(tier, 0, 2)])
+    (done,) = guarded_broker.admin.alter_consumer_group_offsets([place]).values()
+    assert [told.error for told in done.result(30).topic_partitions] == [None]
+    assert [x.state for x in trim(shop, ["audit"], dry_run=True)][:2] == ["trim", "no position"]
+
+    with pytest.raises(Misconfigured, match=r"did not delete records .*`topics trim` DELETE"):
+        trim(shop, ["audit"])
+    allow(guarded_broker, prefix, [(TOPIC, AclOperation.DELETE)])
+    until_allowed(lambda: trim(shop, ["audit"]))
+    assert [share.start for share in trim(shop, ["audit"]) if share.topic == tier] == [2, 0]
+
+    assert any("do not show us their settings" in found.what for found in topics.check(shop, ["audit"]))
+    guarded_broker.allow("shop", (CLUSTER, "kafka-cluster", AclOperation.DESCRIBE_CONFIGS))
+    deadline = time.monotonic() + 60
+    while any("do not show us" in found.what for found in topics.check(shop, ["audit"])):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
 
 
 def test_a_command_with_a_wrong_password_says_so_in_one_line_and_ends_with_78(
