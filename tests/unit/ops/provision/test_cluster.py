@@ -31,7 +31,12 @@ def answering(*answers: KafkaError | ConsumerGroupState) -> tuple[AdminClient, l
 
 @pytest.mark.parametrize(
     "code",
-    [KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR],
+    [
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError._TIMED_OUT,
+    ],
 )
 def test_a_group_whose_coordinator_is_not_there_yet_is_asked_for_again(code: int) -> None:
     admin, asked = answering(KafkaError(code), KafkaError(code), ConsumerGroupState.EMPTY)
@@ -41,7 +46,7 @@ def test_a_group_whose_coordinator_is_not_there_yet_is_asked_for_again(code: int
 
 
 def test_it_is_not_asked_for_again_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster, "ANSWER_SECONDS", 0.0)
+    monkeypatch.setattr(cluster, "FIRST_COORDINATOR_SECONDS", 0.0)
     admin, _ = answering(*[KafkaError(KafkaError.COORDINATOR_NOT_AVAILABLE)] * 3)
 
     with pytest.raises(OrderflowError, match=r"did not describe the group orders\.email"):
