@@ -25,7 +25,7 @@ def test_versions_come_in_order(
 ) -> None:
     order_id = uuid4()
     with shop_pool.connection() as connection:
-        for version in (1, 2, 3):
+        for version in (3, 1, 2):  # nor do the ids tell
             connection.execute(
                 "INSERT INTO api.outbox "
                 "(event_id, aggregate_id, aggregate_version, topic, key, value, headers, created_at) "

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Message
 from fastapi.testclient import TestClient
 from psycopg import Connection
 from psycopg_pool import ConnectionPool
@@ -46,7 +47,10 @@ def has_picked(settings: Settings) -> bool:
 
 
 def test_a_stop_in_the_middle_of_the_flow_drains_and_ends_with_code_0(
-    http: TestClient, shop_pool: Pool, start_role: Callable[..., subprocess.Popen[bytes]]
+    http: TestClient,
+    shop_pool: Pool,
+    start_role: Callable[..., subprocess.Popen[bytes]],
+    published: Callable[[], list[Message]],
 ) -> None:
     relay = start_role("relay", ORDERFLOW_RELAY__BATCH_ROWS="5")
     deadline = time.monotonic() + 30
@@ -57,6 +61,28 @@ def test_a_stop_in_the_middle_of_the_flow_drains_and_ends_with_code_0(
         assert time.monotonic() < deadline, "the relay publishes nothing"
     relay.send_signal(signal.SIGTERM)
     assert relay.wait(20) == 0
+    assert len(published()) == placed - unpublished(shop_pool)
+
+
+def test_reports_that_come_after_the_stop_are_waited_for_and_marked(
+    http: TestClient, shop: Settings, shop_pool: Pool, published: Callable[[], list[Message]]
+) -> None:
+    http.post("/v1/orders", json=ORDER)
+
+    class ReportsAtTheEnd(Publisher[int]):
+        def poll(self, timeout: float = 0.0) -> list[Report[int]]:
+            return super().poll(timeout) if Stop.__bool__(stop) else []
+
+    class StopOnceSent(Stop):
+        def __bool__(self) -> bool:
+            if len(publisher) == 1:
+                self.set()
+            return super().__bool__()
+
+    publisher, stop = ReportsAtTheEnd(kafka.producer_config(shop.kafka)), StopOnceSent()
+    relay_process._term(shop, publisher, Metrics(), stop)
+    assert len(published()) == 1
+    assert unpublished(shop_pool) == 0
 
 
 def test_what_has_no_report_stays_unpublished_and_the_code_is_not_0(
