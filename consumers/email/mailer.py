@@ -7,6 +7,7 @@ import threading
 from email.message import EmailMessage
 
 from consumers.email.letters import domain_of
+from orderflow.core.causes import smtp as smtp_causes
 from orderflow.core.settings import SmtpSettings
 from retry.errors import HandlerError, Outage, Reject, Retry
 
@@ -49,6 +50,7 @@ class Mailer:
 
     def __init__(self, smtp: SmtpSettings) -> None:
         self._smtp = smtp
+        self._where = f"{smtp.host}:{smtp.port}"
         self._mine = threading.local()
         self._lock = threading.Lock()
         self._clients: set[smtplib.SMTP] = set()
@@ -79,7 +81,7 @@ class Mailer:
             client = self._begun()
             _accepted(client.rcpt(recipient), about_recipient=True)
         except OSError as error:  # smtplib's own errors are OSErrors too
-            raise Outage(f"the mail server is out of reach: {type(error).__name__}") from error
+            raise Outage(f"{smtp_causes.sentence(error, self._where)} ({type(error).__name__})") from error
         try:
             reply = client.data(content)
         except smtplib.SMTPDataError as refused:  # before it saw the message
@@ -122,7 +124,7 @@ class Mailer:
                 client.login(smtp.username, smtp.password.get_secret_value() if smtp.password else "")
             client.ehlo_or_helo_if_needed()
         except smtplib.SMTPResponseException as refused:  # greeting, EHLO, STARTTLS, AUTH: always about us
-            raise Outage(f"the mail server answered {refused.smtp_code} to {type(refused).__name__}") from None
+            raise Outage(smtp_causes.sentence(refused, self._where)) from None
         return client
 
     def _drop(self) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from consumers.runtime.claims import Claims, Pair, Release
+from consumers.runtime.complaints import Complaints
 from consumers.runtime.group import ConsumerGroup, Outcome
 from consumers.runtime.handling import Result
 from consumers.runtime.inflight import InFlight
@@ -73,6 +74,7 @@ class Settlement:
         self._routing: dict[int, _Routing] = {}
         self._redis_ahead_ms = 0
         self.tally = Tally()
+        self._complaints = Complaints()
 
     @property
     def unroutable(self) -> int:
@@ -106,6 +108,7 @@ class Settlement:
         attempts = record.story.attempts + 1
         decided = verdict(error, attempts=attempts, tiers=self._tiers, permanent=group.permanent, outage=group.outage)
         if isinstance(decided, Wait):
+            self._complaints.held(decided.reason, error)
             self._wait(record, decided, unsure=unsure)
         else:
             self._route(record, decided, error, Stage.HANDLE, unsure=unsure)
