@@ -264,6 +264,8 @@ def role_environment(shop: Settings) -> dict[str, str]:
     """The environment in which the product's processes work on this test's shop."""
     return {
         "PATH": os.environ["PATH"],
+        # The code beside these tests, also in a copy of the tree.
+        "PYTHONPATH": str(Path(__file__).parents[1]),
         "ORDERFLOW_KAFKA__BOOTSTRAP_SERVERS": shop.kafka.bootstrap_servers,
         "ORDERFLOW_KAFKA__SOURCE_TOPIC": shop.kafka.source_topic,
         "ORDERFLOW_KAFKA__PARTITIONS": str(shop.kafka.partitions),
