@@ -5,7 +5,7 @@ import pytest
 from prometheus_client import generate_latest
 
 from orderflow.core.metrics import Metrics
-from producers.edge import DRAINED_BYTES, BodyGuard, Shield, Timing
+from producers.edge import DRAINED_BYTES, BodyGuard, Shield, Watch
 
 LIMIT = 100
 
@@ -83,7 +83,19 @@ def test_durations_carry_no_path_and_no_unknown_method() -> None:
     metrics = Metrics()
     exchange = Exchange(b"")
     scope = {"type": "http", "method": "HACK", "headers": [], "path": "/v1/orders/ada@shop.example"}
-    asyncio.run(Timing(exchange.app, metrics)(scope, exchange.receive, exchange.send))
+    asyncio.run(Watch(exchange.app, metrics, access_log=False)(scope, exchange.receive, exchange.send))
     told = generate_latest(metrics.registry).decode()
     assert 'method="other",route="none",status="204"' in told
     assert "ada" not in told
+    start = exchange.sent[0]
+    assert [len(value) for name, value in start["headers"] if name == b"x-request-id"] == [16]
+
+
+def test_a_caller_who_leaves_before_an_answer_is_counted_as_gone() -> None:
+    metrics = Metrics()
+    exchange = Exchange()
+    scope = {"type": "http", "method": "POST", "headers": [], "path": "/v1/orders"}
+    guarded = Watch(BodyGuard(exchange.app, LIMIT), metrics, access_log=False)
+    asyncio.run(guarded(scope, exchange.receive, exchange.send))
+    assert exchange.sent == []
+    assert 'status="499"' in generate_latest(metrics.registry).decode()
