@@ -92,12 +92,12 @@ def _print_shop(brought: "Brought") -> None:
     shop = brought.shop
     typer.echo("The shop ran already.\n" if brought.ran else "The shop runs.\n")
     rows = [
-        *((role, role.url.removeprefix("http://").removesuffix("/readyz")) for role in shop.roles),
-        *((part, f"127.0.0.1:{part.port}") for part in shop.stack.parts),
+        *((role.daemon, role.url.removeprefix("http://").removesuffix("/readyz")) for role in shop.roles),
+        *((part.daemon, f"127.0.0.1:{part.port}") for part in shop.stack.parts),
     ]
     print_table(
         ("what", "where", "pid", "log"),
-        [(each.name, where, each.daemon.pid or "", _near(each.daemon.log)) for each, where in rows],
+        [(daemon.name, where, daemon.pid or "", _near(daemon.log)) for daemon, where in rows],
     )
     if brought.key is not None:
         typer.echo("\nKEY below is its API key, shown this once.")
