@@ -78,7 +78,7 @@ def test_a_wrong_field_is_named_and_its_value_is_not_repeated(http: TestClient) 
         ("/lines/0/quantity", line(quantity=-1)),
         ("/lines/0/quantity", line(quantity=10_001)),
         ("/lines/0/quantity", line(quantity="1")),
-        ("/lines/0/quantity", line(quantity=1.0)),
+        ("/lines/0/quantity", line(quantity=1.5)),
         ("/lines/0/quantity", line(quantity=True)),
         ("/lines/0/unit_price", line(unit_price=-0.01)),
         ("/lines/0/unit_price", line(unit_price="-1")),
