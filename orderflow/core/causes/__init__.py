@@ -5,4 +5,5 @@ tls.py       what is wrong with a certificate, the same for every service
 redis.py     redis-py's errors
 postgres.py  what libpq says of a refused connection
 smtp.py      smtplib's errors
+start.py     how to start one here, the same words for all
 """

@@ -10,6 +10,7 @@ from enum import StrEnum
 
 from confluent_kafka import KafkaError
 
+from orderflow.core.causes.start import START_IT
 from orderflow.core.settings import KafkaSettings
 
 
@@ -125,8 +126,8 @@ def sentence(found: Finding, kafka: KafkaSettings) -> str:
 
 _SENTENCES = {
     Cause.REFUSED: (
-        "Kafka does not answer at {where} (nothing listens there: connection refused): start it (`orderflow stack up` "
-        "on this machine) or set ORDERFLOW_KAFKA__BOOTSTRAP_SERVERS"
+        f"Kafka does not answer at {{where}} (nothing listens there: connection refused): {START_IT} "
+        "or set ORDERFLOW_KAFKA__BOOTSTRAP_SERVERS"
     ),
     Cause.NAME_UNKNOWN: (
         "Kafka does not answer at {where} (no machine has this name): set ORDERFLOW_KAFKA__BOOTSTRAP_SERVERS"

@@ -6,6 +6,8 @@ psycopg gives no SQLSTATE for a connection that never was, so the English words 
 
 import re
 
+from orderflow.core.causes.start import START_IT
+
 _DSN = "ORDERFLOW_DATABASE__DSN"
 _APPLY = "`orderflow db apply` (part of `orderflow provision`)"
 
@@ -67,8 +69,7 @@ _TEXTS: tuple[tuple[str, str], ...] = (
     ),
     (
         r"Connection refused|No such file or directory",
-        "does not answer (nothing listens there: connection refused): start it (`orderflow stack up` on this machine) "
-        "or set " + _DSN,
+        f"does not answer (nothing listens there: connection refused): {START_IT} or set {_DSN}",
     ),
     (r"timeout expired|timed out", "does not answer in time: look whether it hangs, or set " + _DSN),
 )

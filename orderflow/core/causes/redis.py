@@ -3,6 +3,7 @@
 import re
 
 from orderflow.core.causes import tls
+from orderflow.core.causes.start import START_IT
 
 _URL = "ORDERFLOW_REDIS__URL"
 
@@ -36,10 +37,7 @@ _TEXTS: tuple[tuple[str, str], ...] = (
     ),
     (
         r"[Rr]efused",
-        (
-            "does not answer (nothing listens there: connection refused): start it (`orderflow stack up` here) "
-            f"or set {_URL}"
-        ),
+        (f"does not answer (nothing listens there: connection refused): {START_IT} or set {_URL}"),
     ),
     (r"Timeout|[Tt]imed out", f"does not answer in time: look whether it hangs, or set {_URL}"),
     (

@@ -5,6 +5,7 @@ import socket
 import ssl
 
 from orderflow.core.causes import tls
+from orderflow.core.causes.start import START_IT
 
 _CERTIFICATE = {
     tls.Certificate.UNTRUSTED: (
@@ -29,7 +30,7 @@ _CLASSES: tuple[tuple[type[BaseException], str], ...] = (
     (
         ConnectionRefusedError,
         (
-            "does not answer (nothing listens there: connection refused): start it (`orderflow stack up` here) "
+            f"does not answer (nothing listens there: connection refused): {START_IT} "
             "or set ORDERFLOW_SMTP__HOST and ORDERFLOW_SMTP__PORT"
         ),
     ),

@@ -4,6 +4,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from orderflow.core.causes.kafka import Cause, Finding, finding, most_telling, sentence, settings_sentence
+from orderflow.core.causes.start import START_IT
 from orderflow.core.settings import KafkaSettings
 
 SASL_SSL = "sasl_ssl://10.0.0.1:9093/bootstrap: "
@@ -144,3 +145,7 @@ def test_a_client_that_refuses_its_settings_names_ours() -> None:
     assert "__SASL_USERNAME" in settings_sentence("sasl.username and sasl.password must be set")
     assert "__SASL_MECHANISM" in settings_sentence("No provider for SASL mechanism GSSAPI: recompile librdkafka")
     assert settings_sentence("what nobody foresaw").endswith("what nobody foresaw")
+
+
+def test_a_broker_that_is_not_there_is_started_as_every_other_part() -> None:
+    assert f"connection refused): {START_IT} or set" in sentence(Finding(Cause.REFUSED, "", ""), KafkaSettings())

@@ -3,6 +3,7 @@
 import pytest
 
 from orderflow.core.causes.postgres import sentence
+from orderflow.core.causes.start import START_IT
 
 
 @pytest.mark.parametrize(
@@ -17,6 +18,7 @@ from orderflow.core.causes.postgres import sentence
         ('FATAL:  role "shop" does not exist', "has no user shop"),
         ('FATAL:  no pg_hba.conf entry for host "10.0.0.9", user "shop", no encryption', "no rule that lets us in"),
         ("SSL error: certificate verify failed", "nobody whom we trust"),
+        ("Connection refused", f"connection refused): {START_IT} or set ORDERFLOW_DATABASE__DSN"),
         ("connection timeout expired", "does not answer in time"),
         ("FATAL:  Passwort-Authentifizierung fehlgeschlagen", "Passwort-Authentifizierung fehlgeschlagen"),
     ],

@@ -4,6 +4,7 @@ import socket
 import pytest
 
 from orderflow.core.causes.smtp import sentence
+from orderflow.core.causes.start import START_IT
 
 
 @pytest.mark.parametrize(
@@ -17,7 +18,7 @@ from orderflow.core.causes.smtp import sentence
         (smtplib.SMTPNotSupportedError("SMTP AUTH extension not supported by server."), "takes no login"),
         (smtplib.SMTPServerDisconnected("Connection unexpectedly closed"), "does not speak SMTP"),
         (socket.gaierror(-2, "Name or service not known"), "no machine has this name"),
-        (ConnectionRefusedError(111, "Connection refused"), "connection refused"),
+        (ConnectionRefusedError(111, "Connection refused"), f"connection refused): {START_IT} or set"),
         (TimeoutError("timed out"), "does not answer in time"),
         (OSError(113, "No route to host"), "out of reach"),
     ],
