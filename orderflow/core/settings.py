@@ -204,7 +204,7 @@ def load(environ: Mapping[str, str] | None = None, env_file: Path = LOCAL_ENV_FI
     try:
         return Settings(**tree)
     except ValidationError as error:
-        raise Misconfigured(_sentence(error)) from None
+        raise Misconfigured(_sentence(error, merged)) from None
 
 
 _LISTS: tuple[tuple[list[str], str], ...] = (([], "groups"), (["worker"], "retry_seconds"))
@@ -227,16 +227,22 @@ def _with_secret_files(environ: Mapping[str, str]) -> dict[str, str]:
     return ours
 
 
-def _sentence(error: ValidationError) -> str:
+def _sentence(error: ValidationError, given: Iterable[str]) -> str:
     def one(place: Iterable[Any], kind: str, said: str) -> str:
         variable = PREFIX + DELIMITER.join(str(part) for part in place if not isinstance(part, int)).upper()
         if kind == "extra_forbidden":
-            # It reads this module's models.
-            from orderflow.core.sources import meant  # noqa: PLC0415
-
-            close = meant(variable)
-            hint = f"did you mean {close}? " if close else ""
-            return f"{variable} is not a setting of orderflow; {hint}`orderflow config` lists them"
+            # An unknown role is one place for all its names.
+            whole = sorted(name for name in given if f"{name}{DELIMITER}".startswith(f"{variable}{DELIMITER}"))
+            return "; ".join(map(_unknown, whole or [variable]))
         return f"{variable}: {said[0].lower()}{said[1:]}"
 
     return "; ".join(one(e["loc"], e["type"], e["msg"]) for e in error.errors(include_input=False))
+
+
+def _unknown(variable: str) -> str:
+    # It reads this module's models.
+    from orderflow.core.sources import meant  # noqa: PLC0415
+
+    close = meant(variable)
+    hint = f"did you mean {close}? " if close else ""
+    return f"{variable} is not a setting of orderflow; {hint}`orderflow config` lists them"

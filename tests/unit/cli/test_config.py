@@ -75,9 +75,26 @@ def test_each_setting_says_where_it_comes_from(
     [
         ("ORDERFLOW_KAFKA__BOOTSTRAP_SERVER", "did you mean ORDERFLOW_KAFKA__BOOTSTRAP_SERVERS\\?"),
         ("ORDERFLOW_WORKER__SLOT", "did you mean ORDERFLOW_WORKER__SLOTS\\?"),
+        (
+            "ORDERFLOW_KAFAK__BOOTSTRAP_SERVERS",
+            (
+                "ORDERFLOW_KAFAK__BOOTSTRAP_SERVERS is not a setting of orderflow; "
+                "did you mean ORDERFLOW_KAFKA__BOOTSTRAP_SERVERS\\?"
+            ),
+        ),
         ("ORDERFLOW_NOTHING_LIKE_IT", "is not a setting of orderflow; `orderflow config`"),
     ],
 )
 def test_an_unknown_name_is_refused_with_the_one_that_may_be_meant(wrong: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(Misconfigured, match=said):
         load({wrong: "1"}, env_file=tmp_path / "none")
+
+
+def test_every_name_of_an_unknown_role_is_told(tmp_path: Path) -> None:
+    wrong = {"ORDERFLOW_KAFAK__PARTITIONS": "1", "ORDERFLOW_KAFAK__SOURCE_TOPIC": "x"}
+    with pytest.raises(Misconfigured) as refused:
+        load(wrong, env_file=tmp_path / "none")
+    for name in wrong:
+        assert f"{name} is not a setting of orderflow; did you mean {name.replace('KAFAK', 'KAFKA')}?" in str(
+            refused.value
+        )
