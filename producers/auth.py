@@ -89,7 +89,7 @@ class KeyRing:
         prefix, _, rest = token.partition("_")
         key_id, _, secret = rest.partition("_")
         if prefix != PREFIX or not secret or not (key_id.isascii() and key_id.isalnum()):
-            raise Unauthenticated("this is no API key of ours; `orderflow keys new` makes one")
+            raise Unauthenticated("this is no API key of ours; `orderflow keys new NAME` makes one")
         with self._pool.connection() as connection:
             found = connection.execute(_FIND, (key_id,)).fetchone()
         # Compared even when there is no such key, so that the time tells nothing.
