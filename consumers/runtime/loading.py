@@ -5,6 +5,7 @@ import os
 import re
 import sys
 import traceback
+from collections.abc import Sequence
 
 from consumers import GROUPS
 from consumers.runtime.group import ConsumerGroup
@@ -14,8 +15,8 @@ from orderflow.core.settings import Settings
 _SPEC = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
-def load_group(spec: str) -> ConsumerGroup:
-    """Return the group that `spec` names: a built-in name, or `module:attribute`.
+def load_group(spec: str, configured: Sequence[str] = ()) -> ConsumerGroup:
+    """Return the group that `spec` names: a built-in name, `module:attribute`, or the name of a `configured` one.
 
     Modules are also found in the working folder, after everything that is installed. Raises
     `Misconfigured` when there is no such name, module or attribute, when the module cannot be
@@ -23,7 +24,7 @@ def load_group(spec: str) -> ConsumerGroup:
     """
     path = GROUPS.get(spec, spec)
     if not _SPEC.fullmatch(path):
-        raise Misconfigured(f"no group {spec!r}: it is one of {', '.join(GROUPS)}, or module:attribute")
+        return _named(spec, [one for one in configured if one not in GROUPS])
     module_name, attribute = path.split(":")
     module = _import(module_name)
     found = getattr(module, attribute, None)
@@ -53,12 +54,33 @@ def group_names(settings: Settings) -> list[str]:
     return names
 
 
-def group_name(spec: str) -> str:
+def group_name(spec: str, configured: Sequence[str] = ()) -> str:
     """Return the name of the group that `spec` names; a built-in one is not imported for it.
 
     Raises `Misconfigured` as `load_group` does.
     """
-    return spec if spec in GROUPS else load_group(spec).name
+    return spec if spec in GROUPS else load_group(spec, configured).name
+
+
+def is_listed(spec: str, configured: Sequence[str]) -> bool:
+    """Whether what `load_group` took is among the `configured`: written there so, or found by its name there."""
+    return spec in configured or (spec not in GROUPS and not _SPEC.fullmatch(spec))
+
+
+def _named(name: str, specs: list[str]) -> ConsumerGroup:
+    """Return the one of these with that name; why one could not be asked is told when no other has it."""
+    failed: Misconfigured | None = None
+    for spec in specs:
+        try:
+            group = load_group(spec)
+        except Misconfigured as error:
+            failed = failed or error
+            continue
+        if group.name == name:
+            return group
+    if failed is not None:
+        raise failed
+    raise Misconfigured(f"no group {name!r}: it is one of {', '.join([*GROUPS, *specs])}, or module:attribute")
 
 
 def _refuse_twins(names: list[str]) -> None:

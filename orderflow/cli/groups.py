@@ -66,7 +66,7 @@ def init(
         message = f"--from is earliest, now or a time with its offset from UTC ({error})"
         raise typer.BadParameter(message) from None
     effective = settings.load()
-    name = loading.group_name(group)
+    name = loading.group_name(group, effective.groups)
     offsets = positions.init(effective, name, place, new_partitions=new_partitions, overwrite=overwrite)
     if as_json:
         print_json({"group": name, "topic": effective.kafka.source_topic, "offsets": offsets})

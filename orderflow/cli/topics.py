@@ -107,4 +107,4 @@ def _left_alone(found: "Sequence[Share]") -> None:
 def _names(effective: "Settings", specs: list[str] | None) -> list[str]:
     from consumers.runtime import loading
 
-    return [loading.group_name(spec) for spec in specs] if specs else loading.group_names(effective)
+    return [loading.group_name(spec, effective.groups) for spec in specs] if specs else loading.group_names(effective)

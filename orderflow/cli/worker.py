@@ -10,7 +10,7 @@ def worker(
 ) -> None:
     """Run a worker of a consumer group until it is stopped (SIGTERM, Ctrl-C)."""
     from consumers.runtime.assembly import run_group
-    from consumers.runtime.loading import load_group
+    from consumers.runtime.loading import is_listed, load_group
     from orderflow.core import log
     from orderflow.core.lifecycle import Stop, stop_on_signals
     from orderflow.core.metrics import Metrics
@@ -18,9 +18,10 @@ def worker(
     from orderflow.ops.provision.readiness import assert_worker_may_start
 
     settings = load()
-    loaded = load_group(group)
+    loaded = load_group(group, settings.groups)
     log.configure(settings.log_level, settings.log_format, role="worker", group=loaded.name)
-    assert_worker_may_start(settings, loaded.name)
+    unlisted = None if is_listed(group, settings.groups) else group
+    assert_worker_may_start(settings, loaded.name, unlisted=unlisted)
     metrics = Metrics()
     if settings.worker.metrics_port is not None:
         metrics.serve(settings.worker.metrics_host, settings.worker.metrics_port)

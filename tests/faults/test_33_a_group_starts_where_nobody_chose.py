@@ -52,5 +52,18 @@ def test_a_retry_tier_that_is_missing_is_named(settings: Settings) -> None:
     tier = f"{settings.kafka.source_topic}.email.retry.5s"
     admin.delete_topics([tier])[tier].result(10)
 
-    with pytest.raises(Misconfigured, match=f"{tier} does not exist: `orderflow topics apply`"):
+    with pytest.raises(Misconfigured, match=f"{tier} does not exist: run `orderflow topics apply`$"):
         readiness.assert_worker_may_start(settings, "email")
+
+
+def test_topics_that_are_missing_name_their_command_once(settings: Settings) -> None:
+    source = settings.kafka.source_topic
+    missing = rf"^\d topics of points are missing \({source}\.points\.retry\.1s, …\): "
+
+    with pytest.raises(Misconfigured, match=missing + "run `orderflow topics apply`$"):
+        readiness.assert_worker_may_start(settings, "points")
+    with pytest.raises(
+        Misconfigured,
+        match=missing + "set ORDERFLOW_GROUPS=email,inventory,audit,points:group, then run `orderflow topics apply`$",
+    ):
+        readiness.assert_worker_may_start(settings, "points", unlisted="points:group")

@@ -9,16 +9,37 @@ from orderflow.ops.provision import positions, topics
 from orderflow.ops.provision.problem import Problem
 
 
-def assert_worker_may_start(settings: Settings, group: str) -> None:
+def assert_worker_may_start(settings: Settings, group: str, *, unlisted: str | None = None) -> None:
     """Make sure that the group's topics are as they must be and that somebody chose where it starts.
 
-    Raises `Misconfigured` with the command that mends it: no broker answers, a topic is missing or
-    differs, the source has a partition without a position, or a position is outside the log.
+    `unlisted` is what ORDERFLOW_GROUPS lacks when the group is not among them. Raises `Misconfigured` with the
+    command that mends it: no broker answers, a topic is missing or differs, the source has a partition without
+    a position, or a position is outside the log.
     """
     admin = kafka.admin(settings.kafka)
-    found = topics.problems(settings, admin, [group]) or position_problems(settings, group)
+    wrong = topics.problems(settings, admin, [group])
+    if wrong:
+        raise Misconfigured(_topics_told(wrong, group, [*settings.groups, unlisted] if unlisted else None))
+    found = position_problems(settings, group)
     if found:
         raise Misconfigured("; ".join(str(problem) for problem in found))
+
+
+def _topics_told(found: Sequence[Problem], group: str, groups_to_set: Sequence[str] | None) -> str:
+    """Return the sentence for a person: topics that are missing are counted, and their command is named once."""
+    missing = [problem for problem in found if problem.what == topics.MISSING]
+    rest = [str(problem) for problem in found if problem not in missing]
+    if not missing:
+        return "; ".join(rest)
+    if len(missing) == 1:
+        what = f"{missing[0].where} {topics.MISSING}"
+    else:
+        what = f"{len(missing)} topics of {group} are missing ({missing[0].where}, …)"
+    mend = f"run {topics.APPLY}"
+    if groups_to_set:
+        # The command makes the topics of the groups in there, and no others.
+        mend = f"set ORDERFLOW_GROUPS={','.join(groups_to_set)}, then {mend}"
+    return "; ".join([f"{what}: {mend}", *rest])
 
 
 def position_problems(settings: Settings, group: str) -> Sequence[Problem]:

@@ -25,6 +25,8 @@ from orderflow.ops.provision import cluster
 from orderflow.ops.provision.problem import Problem
 
 YEAR_MINUTES = 525_600
+MISSING = "does not exist"
+APPLY = "`orderflow topics apply`"
 _VISIBLE_SECONDS = 30.0
 _LOOK_SECONDS = 0.05
 
@@ -68,7 +70,7 @@ def problems(settings: Settings, admin: AdminClient, groups: Sequence[str]) -> l
         *_count_problems(settings, wanted, counts),
         *_leftover_tiers(settings, groups, counts),
         *(
-            Problem(name, f"has {setting}={old}, not {new}", "`orderflow topics apply`")
+            Problem(name, f"has {setting}={old}, not {new}", APPLY)
             for name, changes in _differences(admin, wanted, counts).items()
             for setting, (old, new) in changes.items()
         ),
@@ -79,7 +81,7 @@ def _missing(admin: AdminClient, topic: str) -> Problem:
     if is_hidden(admin, topic):
         mend = "give our user DESCRIBE, READ, WRITE and DESCRIBE_CONFIGS on the topics with our prefix"
         return Problem(topic, "is hidden from us, or does not exist", mend)
-    return Problem(topic, "does not exist", "`orderflow topics apply`")
+    return Problem(topic, MISSING, APPLY)
 
 
 def apply(settings: Settings, groups: Sequence[str], *, add_partitions: bool = False) -> TopicChanges:

@@ -97,3 +97,23 @@ def test_two_groups_of_one_name_are_refused(module: Write) -> None:
 
     with pytest.raises(Misconfigured, match="ORDERFLOW_GROUPS has two groups of the name email"):
         loading.group_names(settings)
+
+
+def test_a_configured_group_is_found_by_its_name_and_listed_when_another_is_asked_for(module: Write) -> None:
+    module("team_h", GROUP.format(name="billing"))
+    configured = ["email", "nowhere_to_be_found:group", "team_h:group"]
+
+    assert loading.load_group("billing", configured) is loading.load_group("team_h:group")
+    assert loading.group_name("billing", configured) == "billing"
+    assert loading.is_listed("billing", configured)
+    assert loading.is_listed("team_h:group", configured)
+    assert not loading.is_listed("team_i:group", configured)
+    assert not loading.is_listed("audit", configured)
+    with pytest.raises(Misconfigured, match="one of email, inventory, audit, team_h:group, or module:attribute"):
+        loading.load_group("biling", ["email", "team_h:group"])
+
+
+def test_a_configured_group_that_cannot_be_loaded_is_told_when_no_other_has_the_name(module: Write) -> None:
+    del module
+    with pytest.raises(Misconfigured, match="no module nowhere_to_be_found"):
+        loading.load_group("billing", ["nowhere_to_be_found:group"])
