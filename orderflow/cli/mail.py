@@ -8,6 +8,8 @@ import typer
 from orderflow.cli.output import Json, print_json, print_table
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from orderflow.ops.stack.inbox import Inbox
 
 app = typer.Typer(name="mail", help="The mails that the local mail sink received.", no_args_is_help=True)
@@ -20,8 +22,10 @@ def ls(
     refused: Annotated[bool, typer.Option("--refused", help="The recipients that were refused, instead.")] = False,
     as_json: Json = False,
 ) -> None:
-    """List mails in the order of arrival."""
+    """List mails in the order of arrival, at local time: that of the day, with the date for one of another day."""
     from dataclasses import asdict
+
+    from orderflow.core import clock
 
     inbox = _inbox()
     if refused:
@@ -37,15 +41,9 @@ def ls(
         print_json([asdict(mail) for mail in mails])
         return
     print_table(
-        ("number", "received", "to", "subject", "message id"),
+        ("number", "received", "to", "subject"),
         [
-            (
-                mail.number,
-                mail.received_at.isoformat(timespec="seconds"),
-                ", ".join(mail.recipients),
-                mail.subject,
-                mail.message_id,
-            )
+            (mail.number, short_time(mail.received_at, clock.utc_now()), ", ".join(mail.recipients), mail.subject)
             for mail in mails
         ],
     )
@@ -74,6 +72,12 @@ def show(
         ],
     )
     typer.echo(f"\n{mail.text}")
+
+
+def short_time(at: "datetime", now: "datetime") -> str:
+    """Return an aware time in this machine's zone: `14:03:59` of today, `2026-11-28 14:03` of another day."""
+    local = at.astimezone()
+    return f"{local:%H:%M:%S}" if local.date() == now.astimezone().date() else f"{local:%Y-%m-%d %H:%M}"
 
 
 def _inbox() -> "Inbox":
