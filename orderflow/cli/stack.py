@@ -37,7 +37,7 @@ def up(
     require_extra()
     from orderflow.ops.stack.layout import Layout
     from orderflow.ops.stack.progress import reporter
-    from orderflow.ops.stack.stack import LocalStack
+    from orderflow.ops.stack.stack import PARTS, LocalStack
 
     folder = _state_dir()
     layout = Layout.for_people(
@@ -52,6 +52,7 @@ def up(
     with reporter() as progress:
         stack = LocalStack(folder, layout, progress)
         ran = all(part.daemon.running for part in stack.parts)
+        progress.step(f"{'asking' if ran else 'starting'} {PARTS}")
         stack.up()
     _print_parts(stack.status())
     typer.echo(
@@ -84,24 +85,31 @@ def down(
     if layout is None:
         typer.echo(f"There is no stack in {folder}.")
         return
-    LocalStack(folder, layout).down(wipe=wipe)
-    typer.echo("Stopped, and its data removed." if wipe else "Stopped; `orderflow stack up` finds its data again.")
+    stack = LocalStack(folder, layout)
+    stopped = any(part.daemon.running or part.daemon.died for part in stack.parts)
+    stack.down(wipe=wipe)
+    if wipe:
+        typer.echo("Stopped, and its data removed." if stopped else "Nothing ran; its data was removed.")
+    else:
+        typer.echo(f"{'Stopped' if stopped else 'Nothing ran'}; `orderflow stack up` finds its data again.")
 
 
 @app.command()
 def status(*, as_json: Json = False) -> None:
-    """Ask every part; exit 1 when one is dead or silent, 4 when none was started."""
+    """Ask every part, and every role of `orderflow up`; exit 1 when one is dead or silent, 4 when none was started."""
     from orderflow.ops.stack.extra import require_extra
 
     require_extra()
     from dataclasses import asdict
 
+    from orderflow.core.causes.start import START_IT
     from orderflow.core.errors import Misconfigured, NothingMatched
+    from orderflow.ops.local.status import roles_status
     from orderflow.ops.stack.stack import LocalStack
 
     folder = _state_dir()
     try:
-        parts = LocalStack.join(folder).status()
+        parts = [*LocalStack.join(folder).status(), *roles_status(folder)]
     except Misconfigured:
         if (folder / "stack.json").exists():
             raise
@@ -111,7 +119,7 @@ def status(*, as_json: Json = False) -> None:
     elif parts:
         _print_parts(parts)
     if all(part.state == "stopped" for part in parts):
-        message = f"no stack runs in {folder}; start it with `orderflow stack up`"
+        message = f"nothing runs in {folder.absolute()}: ask in the folder where `orderflow up` ran, or {START_IT}"
         raise NothingMatched(message)
     if any(part.state != "running" for part in parts):
         raise typer.Exit(1)

@@ -34,10 +34,13 @@ def test_up_leaves_a_shop_running_and_down_ends_it_all(
     left_running: Callable[[], list[str]],
     tmp_path: Path,
 ) -> None:
+    progress: list[str] = []
+
     def run(*verb: str) -> str:
         process = orderflow(*verb)
         out, err = process.communicate(timeout=SECONDS)
         assert process.returncode == 0, err
+        progress.append(err)
         return out
 
     def pid_of(part: str) -> int:
@@ -45,6 +48,7 @@ def test_up_leaves_a_shop_running_and_down_ends_it_all(
 
     told = run("up", *(text for name, port in ports.items() for text in (name, str(port))))
     assert told.startswith("The shop runs.")
+    assert "starting Kafka, Redis, PostgreSQL and a mail sink\n" in progress[0]
     key = told.partition("KEY=")[2].split()[0]
     assert key.startswith("ofk_")
     before = {part: pid_of(part) for part in ("kafka-1", "redis", "roles/api", "roles/relay", "roles/audit")}
@@ -54,6 +58,11 @@ def test_up_leaves_a_shop_running_and_down_ends_it_all(
     assert "KEY=YOUR_KEY" in again
     assert "orderflow keys new" in again
     assert {part: pid_of(part) for part in before} == before
+
+    listed = {one["name"]: one for one in json.loads(run("stack", "status", "--json"))}
+    assert listed["API"]["port"] == ports["--api-port"]
+    for name, part in (("Kafka", "kafka-1"), ("API", "roles/api"), ("audit worker", "roles/audit")):
+        assert (listed[name]["state"], listed[name]["pid"]) == ("running", before[part])
 
     order = next(one for one in orders() if one.odd is None)
     answer = httpx.post(
@@ -71,7 +80,7 @@ def test_up_leaves_a_shop_running_and_down_ends_it_all(
     assert left_running() == []
     assert all(is_free(port) for port in ports.values())
     assert run("down").startswith("Nothing runs here")
-    run("down", "--wipe")
+    assert run("down", "--wipe").startswith("Nothing ran here")
     assert not (tmp_path / ".orderflow").exists()
 
 
