@@ -82,6 +82,11 @@ def short_time(at: "datetime", now: "datetime") -> str:
 
 def _inbox() -> "Inbox":
     from orderflow.core import settings
+    from orderflow.core.errors import NothingMatched
     from orderflow.ops.stack.inbox import Inbox
 
-    return Inbox(settings.load(env_file=Path()).state_dir / "mail")
+    folder = settings.load(env_file=Path()).state_dir / "mail"
+    if not folder.is_dir():
+        message = f"no mail sink ran in {folder.parent.absolute()}: run this in the folder where `orderflow up` ran"
+        raise NothingMatched(message)
+    return Inbox(folder)

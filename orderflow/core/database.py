@@ -7,6 +7,7 @@ from psycopg import Connection, OperationalError, ProgrammingError, conninfo, er
 from psycopg import connect as psycopg_connect
 from psycopg_pool import ConnectionPool
 
+from orderflow.core import elsewhere
 from orderflow.core.causes import postgres
 from orderflow.core.errors import Misconfigured
 from orderflow.core.settings import DatabaseSettings
@@ -119,7 +120,8 @@ def connect(database: DatabaseSettings, owner: str | None = None, *, autocommit:
     try:
         return psycopg_connect(dsn(database, owner), autocommit=autocommit)
     except OperationalError as error:
-        raise Misconfigured(postgres.sentence(error, address(database))) from None
+        told = postgres.sentence(error, address(database)) + elsewhere.hint(database, "dsn")
+        raise Misconfigured(told) from None
 
 
 def address(database: DatabaseSettings) -> str:

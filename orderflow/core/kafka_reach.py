@@ -11,7 +11,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
-from orderflow.core import clock, interrupt
+from orderflow.core import clock, elsewhere, interrupt
 from orderflow.core.causes import kafka as causes
 from orderflow.core.causes.kafka import WAITING_MAY_HELP, Cause, Finding
 from orderflow.core.causes.tls import Certificate, certificate_fault
@@ -65,7 +65,8 @@ def answered_admin(config: dict[str, Any], kafka: KafkaSettings) -> AdminClient:
         found = causes.most_telling(heard.values()) or (look(kafka) if waited > _GRACE_SECONDS else None)
         lasting = found is not None and found.cause not in WAITING_MAY_HELP
         if (lasting and waited > _GRACE_SECONDS) or waited >= kafka.start_timeout_seconds:
-            raise Misconfigured(causes.sentence(_closer(found, kafka), kafka))
+            told = causes.sentence(_closer(found, kafka), kafka) + elsewhere.hint(kafka, "bootstrap_servers")
+            raise Misconfigured(told)
         # A slow cluster needs one long patience rather than many short ones.
         ask_seconds *= 2
 
