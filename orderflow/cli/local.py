@@ -78,10 +78,11 @@ def down(
     require_extra()
     from orderflow.ops.local.up import down as bring_down
 
-    if not bring_down(_state_dir(), wipe=wipe):
+    ended = bring_down(_state_dir(), wipe=wipe)
+    if ended.wiped:
+        typer.echo(f"{'Stopped' if ended.stopped else 'Nothing ran here'}, and everything that it stored was removed.")
+    elif not ended.stopped:
         typer.echo("Nothing runs here; `orderflow up` starts it.")
-    elif wipe:
-        typer.echo("Stopped, and everything that it stored removed.")
     else:
         typer.echo("Stopped; `orderflow up` finds its orders again, `orderflow down --wipe` removes them.")
 

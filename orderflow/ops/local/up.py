@@ -16,7 +16,7 @@ from orderflow.ops.provision.provision import provision
 from orderflow.ops.samples.shop import Seeded, seed
 from orderflow.ops.stack.layout import Layout, Options, Ports
 from orderflow.ops.stack.progress import Reporter
-from orderflow.ops.stack.stack import LocalStack
+from orderflow.ops.stack.stack import PARTS, LocalStack
 from producers import auth
 
 OWNER = "shop"
@@ -48,12 +48,13 @@ def up(state_dir: Path, layout: Layout, ports: RolePorts, progress: Reporter) ->
     shop.assert_ports_free()
     stack_ran = all(part.daemon.running for part in stack.parts)
     ran = stack_ran and all(role.daemon.running for role in shop.roles)
+    progress.step(f"{_asking(ran=stack_ran)} {PARTS}")
     stack.up()
     try:
         progress.step("making tables and topics")
         provision(shop.settings)
         seeded = seed(shop.settings)
-        progress.step("starting API, relay and workers")
+        progress.step(f"{_asking(ran=ran)} API, relay and workers")
         shop.start()
         key = _first_key(shop.settings)
     except BaseException:
@@ -64,8 +65,16 @@ def up(state_dir: Path, layout: Layout, ports: RolePorts, progress: Reporter) ->
     return Brought(shop, ran, seeded, key)
 
 
-def down(state_dir: Path, *, wipe: bool = False) -> bool:
-    """Stop every role and part, also those that died or hang; return whether there was anything to stop.
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What `down` did: whether anything was `stopped`, and whether anything was there to be `wiped` and was."""
+
+    stopped: bool
+    wiped: bool
+
+
+def down(state_dir: Path, *, wipe: bool = False) -> Ended:
+    """Stop every role and part, also those that died or hang.
 
     `wipe` removes all that they stored too. Raises `Misconfigured` for a state folder that cannot be
     understood, unless it is wiped.
@@ -79,7 +88,7 @@ def down(state_dir: Path, *, wipe: bool = False) -> bool:
             raise
         layout = Layout(Ports.fixed(brokers=3), Options(brokers=3))
     if layout is None and not folder.is_dir():
-        return False
+        return Ended(stopped=False, wiped=False)
     stack = LocalStack(state_dir, layout)
     shop = LocalShop(stack, RolePorts.fixed())
     found = any(daemon.running or daemon.died for daemon in shop.daemons)
@@ -87,7 +96,7 @@ def down(state_dir: Path, *, wipe: bool = False) -> bool:
     if wipe:
         shutil.rmtree(folder, ignore_errors=True)
     stack.down(wipe=wipe)
-    return found or wipe
+    return Ended(stopped=found, wiped=wipe)
 
 
 def passed_on(environ: Mapping[str, str]) -> dict[str, str]:
@@ -102,6 +111,10 @@ def _refuse_other_ports(shop: LocalShop) -> None:
     running = [role.name for role in roles_of(shop.folder, was) if role.daemon.running]
     if running:
         raise Refused(f"{', '.join(running)} run on other ports; `orderflow down` them first")
+
+
+def _asking(*, ran: bool) -> str:
+    return "asking" if ran else "starting"
 
 
 def _first_key(settings: Settings) -> str | None:

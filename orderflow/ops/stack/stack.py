@@ -21,6 +21,9 @@ from orderflow.ops.stack.progress import Reporter
 from orderflow.ops.stack.redis import Redis
 from orderflow.ops.stack.watchdog import Watchdog
 
+PARTS = "Kafka, Redis, PostgreSQL and a mail sink"
+"""What it is made of, for people."""
+
 State = Literal["running", "silent", "dead", "stopped"]
 
 
