@@ -17,6 +17,9 @@ from orderflow.cli.relay import relay
 from orderflow.cli.worker import worker
 from orderflow.core import interrupt
 
+PIPE_CLOSED = 141
+"""What a shell makes of a death by SIGPIPE."""
+
 app = typer.Typer(
     name="orderflow",
     help="A shop's order events on Kafka: nothing lost, nothing doubled where it can be helped.",
@@ -67,7 +70,7 @@ def _options(
 
 
 def main() -> NoReturn:
-    """Run a command; turn our errors into one sentence and their exit code, an interrupt into 130."""
+    """Run a command; our errors become one sentence and their exit code, an interrupt 130, a closed pipe 141."""
     interrupt.note()
     try:
         app()
@@ -75,6 +78,9 @@ def main() -> NoReturn:
         # Typer turns an interrupt into this code without a word.
         if stop.code == INTERRUPTED or interrupt.was_asked():
             _leave_interrupted()
+        # Typer and rich turn a reader that left (`orderflow config | head -1`) into code 1, that of a failure.
+        if isinstance(stop.__context__, BrokenPipeError):
+            sys.exit(PIPE_CLOSED)
         raise
     except KeyboardInterrupt:
         _leave_interrupted()

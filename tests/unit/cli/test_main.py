@@ -128,6 +128,19 @@ def test_version_is_printed_and_nothing_else_is_done(arguments: list[str]) -> No
     assert (done.returncode, done.stdout) == (0, version("orderflow") + "\n")
 
 
+@pytest.mark.parametrize("arguments", [["--version"], ["config"], ["config", "--json"]])
+def test_a_reader_that_left_ends_it_quietly_as_sigpipe_would(arguments: list[str]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "orderflow", *arguments]
+    try:
+        ended = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    finally:
+        os.close(writer)
+
+    assert (ended.returncode, ended.stderr) == (141, "")
+
+
 def test_help_loads_nothing_heavy() -> None:
     code = (
         "import sys; sys.argv = ['orderflow', '--help']\n"
