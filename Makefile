@@ -17,7 +17,7 @@ demo: $(VENV)/.product ## the guided run: real Kafka, 200 orders, cleans up
 	@$(BIN)/orderflow demo
 
 up: $(VENV)/.product ## everything on this machine, left running on fixed ports
-	@$(BIN)/orderflow up
+	@$(BIN)/orderflow up || { code=$$?; [ $$code -eq 141 ] || exit $$code; } # `make up | head` is no failure
 
 down: $(VENV)/.product ## stop what `make up` started
 	@$(BIN)/orderflow down
@@ -52,17 +52,21 @@ lock: ## pin the dependencies with hashes (needs uv; UPGRADE=--upgrade takes the
 
 # One environment in two steps: a newcomer's `make demo` installs only what the demo needs.
 # What is never imported need not be compiled: that saves a quarter of a first install's CPU time.
-INSTALL = $(BIN)/pip install --no-compile --require-hashes
+INSTALL = $(BIN)/pip install --quiet --no-compile --require-hashes
+# Its hundreds of lines would hide the first screen of `make demo`.
+INSTALLING = echo "installing $$(grep == $< | grep -vc win32) packages into $(VENV) (a minute or two) ..."
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "orderflow needs Python 3.11 or newer: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.product: requirements.lock pyproject.toml | $(BIN)/python
-	$(INSTALL) -r requirements.lock
-	$(BIN)/pip install --quiet --no-build-isolation --no-deps -e .
+	@$(INSTALLING)
+	@$(INSTALL) -r requirements.lock
+	@$(BIN)/pip install --quiet --no-build-isolation --no-deps -e .
 	@touch $@
 
 $(VENV)/.dev: requirements-dev.lock $(VENV)/.product
-	$(INSTALL) --quiet -r requirements-dev.lock
+	@$(INSTALLING)
+	@$(INSTALL) -r requirements-dev.lock
 	@touch $@
