@@ -78,16 +78,26 @@ def down(
     require_extra()
     from orderflow.ops.local.up import down as bring_down
 
-    ended = bring_down(_state_dir(), wipe=wipe)
+    folder = _state_dir()
+    ended = bring_down(folder, wipe=wipe)
     if ended.wiped:
         typer.echo(f"{'Stopped' if ended.stopped else 'Nothing ran here'}, and everything that it stored was removed.")
     elif not ended.stopped:
-        typer.echo("Nothing runs here; `orderflow up` starts it.")
+        typer.echo(f"Nothing runs here, in {folder.absolute()}; {_first()}`orderflow up` starts it.")
     else:
-        typer.echo("Stopped; `orderflow up` finds its orders again, `orderflow down --wipe` removes them.")
+        typer.echo(f"Stopped; {_first()}`orderflow up` finds its orders again, `orderflow down --wipe` removes them.")
+
+
+def _first() -> str:
+    """Return what comes before a command in a shell that does not find it."""
+    from orderflow.ops.local.activate import activation
+
+    line = activation()
+    return f"after `{line}`, " if line else ""
 
 
 def _print_shop(brought: "Brought") -> None:
+    from orderflow.ops.local.activate import activation
     from orderflow.ops.samples.shop import addresses
 
     shop = brought.shop
@@ -104,8 +114,11 @@ def _print_shop(brought: "Brought") -> None:
         typer.echo("\nKEY below is its API key, shown this once.")
     typer.echo("\n`orderflow keys new NAME` makes another API key.")
     customer = next(iter(addresses()))
+    line = activation()
+    first = f"  {line}\n" if line else ""
     typer.echo(
         "\nNext\n\n"
+        f"{first}"
         f"  KEY={brought.key or 'YOUR_KEY'}\n"
         f"  curl -sS {shop.api_url}/v1/orders \\\n"
         """    -H "Authorization: Bearer $KEY" -H 'Content-Type: application/json' \\\n"""

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from orderflow.ops.demo.run import Result
+from orderflow.ops.local.activate import activation
 
 NEXT = (
     ("orderflow up", "the same shop, left running, for your own orders"),
@@ -76,7 +77,8 @@ def _books(result: Result) -> list[RenderableType]:
 
 def _next(result: Result) -> list[RenderableType]:
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    for command, what in NEXT:
+    first = activation()
+    for command, what in ((first, "so that this shell finds them"), *NEXT) if first else NEXT:
         table.add_row(Text(command, style="cyan"), what)
     kept = [Text(f"All logs are in {result.logs}"), Text()] if result.logs else []
     return [*kept, Text("Next", style="bold"), table]

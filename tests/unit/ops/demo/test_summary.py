@@ -30,6 +30,17 @@ def test_a_right_run_says_so() -> None:
     assert not any(line.endswith(" ") for line in told.splitlines())
 
 
+@pytest.mark.parametrize(
+    ("first", "told"), [(None, "orderflow up"), ("source .venv/bin/activate", "source .venv/bin/activate")]
+)
+def test_what_is_next_works_in_a_plain_shell(first: str | None, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(summary, "activation", lambda: first)
+    lines = shown(result()).splitlines()
+    after = lines[lines.index("Next") + 1 :]
+    assert after[0].startswith(f"{told}  ")
+    assert any(line.startswith("orderflow mail ls  ") for line in after)
+
+
 def test_differences_are_listed_and_a_long_list_is_cut() -> None:
     differences = [Difference("audit", f"event {number}", "is lost") for number in range(25)]
     told = shown(result(*differences))

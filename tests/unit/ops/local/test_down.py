@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from orderflow.cli import local, stack
+from orderflow.ops.local import activate
 from orderflow.ops.stack.layout import Layout, Ports
 
 STATE = Path(".orderflow")
@@ -45,10 +46,21 @@ def test_where_nothing_ever_ran_nothing_is_said_to_be_removed(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("ORDERFLOW_STATE_DIR", raising=False)
+    monkeypatch.setattr(activate, "activation", lambda: None)
     local.down(wipe=True)
     stack.down(wipe=True)
 
     assert capsys.readouterr().out.splitlines() == [
-        "Nothing runs here; `orderflow up` starts it.",
+        f"Nothing runs here, in {tmp_path}/.orderflow; `orderflow up` starts it.",
         "There is no stack in .orderflow.",
     ]
+
+
+@pytest.mark.usefixtures("stopped")
+def test_a_shell_that_does_not_find_the_command_is_told_how_it_would(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(activate, "activation", lambda: "source .venv/bin/activate")
+    local.down()
+
+    assert "; after `source .venv/bin/activate`, `orderflow up` starts it." in capsys.readouterr().out
