@@ -68,6 +68,7 @@ def screen(told: dict[str, Any]) -> str:
     return file.getvalue()
 
 
+@pytest.mark.long
 def test_an_interrupted_demo_clears_away_and_says_130(
     orderflow: Start, left_running: Callable[[], list[str]], wait_until: WaitUntil, tmp_path: Path
 ) -> None:
@@ -81,6 +82,7 @@ def test_an_interrupted_demo_clears_away_and_says_130(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.long
 def test_a_role_that_dies_is_told_with_the_end_of_its_log(
     orderflow: Start, left_running: Callable[[], list[str]], wait_until: WaitUntil, tmp_path: Path
 ) -> None:
@@ -104,6 +106,7 @@ def test_a_role_that_dies_is_told_with_the_end_of_its_log(
     assert [path.name for path in kept.parent.iterdir()] == ["logs"]
 
 
+@pytest.mark.long
 def test_what_a_killed_demo_had_started_ends_too(
     orderflow: Start, left_running: Callable[[], list[str]], wait_until: WaitUntil
 ) -> None:

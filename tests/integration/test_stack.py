@@ -284,6 +284,7 @@ def test_a_killed_starter_takes_its_stack_with_it(tmp_path: Path) -> None:
     eventually(lambda: not state.exists() and not home.exists())
 
 
+@pytest.mark.long
 def test_three_brokers_go_on_without_one(tmp_path: Path) -> None:
     options = Options(brokers=3, quick_groups=True, durable=False)
     stack = LocalStack(tmp_path / "state", Layout(Ports.free(3), options))

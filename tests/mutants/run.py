@@ -128,7 +128,7 @@ def _judge(chosen: list[Mutant], copy: Path, stack: Path, console: Console) -> i
 
 
 def _pytest(copy: Path, stack: Path, tests: list[str]) -> tuple[int, str]:
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=short", "-rN"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=short", "-rN", "-m", "", "--short"]
     # One Redis will do: what is broken here is broken on both.
     some = ["-k", "not redis-server", "-o", "timeout=60", *(["-x"] if len(tests) == 1 else [])]
     done = subprocess.run(

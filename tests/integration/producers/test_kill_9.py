@@ -95,6 +95,7 @@ def stored_when_all_is_published(pool: Pool) -> list[Stored]:
     return stored(pool)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(180)
 def test_nothing_is_missing_and_first_occurrences_are_in_version_order(
     shop_pool: Pool, start_role: Start, api_key: str, published: Callable[[], list[Message]]
