@@ -34,23 +34,25 @@ def doctor(*, as_json: Json = False) -> None:
         ]
         print_json({"verdict": worst, "checks": rows})
     else:
-        _show(lines)
+        show(lines)
     if worst is State.FAILED:
         raise typer.Exit(Misconfigured.exit_code)
     if worst is State.UNKNOWN:
         raise typer.Exit(PartialOrUnknown.exit_code)
 
 
-def _show(lines: "Sequence[Line]") -> None:
-    from collections import Counter
+def show(lines: "Sequence[Line]") -> None:
+    """Print a line for each finding, what mends it unless it was said before, and a last sentence."""
+    from orderflow.ops.doctor.run import summary
 
     width = max(len(x.check) for x in lines)
     before = ""
+    told: set[str] = set()
     for x in lines:
         name = "" if x.check == before else x.check
         before = x.check
         typer.echo(f"{_MARKS[x.finding.state]} {name:{width}}  {x.finding.what}")
-        if x.finding.mend:
+        if x.finding.mend and x.finding.mend not in told:
+            told.add(x.finding.mend)
             typer.echo(f"  {'':{width}}  → {x.finding.mend}")
-    counts = Counter(x.finding.state.value for x in lines)
-    typer.echo("\n" + ", ".join(f"{counts[state]} {state}" for state in _MARKS if counts[state]))
+    typer.echo(f"\n{summary(lines)}")

@@ -49,7 +49,10 @@ def _broker_setting(settings: Settings, name: str, default: str) -> str:
 
 def clock_of_the_broker(_settings: Settings) -> Finding:
     """Say who measures it: the time of a broker is seen only on a record that it has just taken."""
-    return skipped("only a written record shows the broker's clock: workers measure it (orderflow_clock_skew_seconds)")
+    return skipped(
+        "left to the workers, there is nothing to mend: only a record that was just written shows it "
+        "(orderflow_clock_skew_seconds)"
+    )
 
 
 def our_topics(settings: Settings, groups: list[str]) -> list[Finding]:

@@ -74,7 +74,7 @@ def metrics_ports(settings: Settings) -> list[Finding]:
         for name, (host, number, setting) in ports.items()
         if number is not None
     ]
-    return found or [ok("no port for metrics is set")]
+    return found or [ok("none is set here; `orderflow up` gives each role its own as it starts it")]
 
 
 def _our_metrics(text: str) -> bool:
@@ -102,7 +102,7 @@ def _holder(host: str, number: int, path: str, ours: Callable[[str], bool]) -> s
 def _process_on(number: int) -> str | None:
     try:
         # Only with the extra `local`.
-        from orderflow.ops.stack.layout import owner_of  # noqa: PLC0415
+        from orderflow.ops.stack.owner import owner_of  # noqa: PLC0415
     except ImportError:
         return None
     return owner_of(number)

@@ -2,8 +2,9 @@
 
 import queue
 import threading
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from orderflow.core import clock, interrupt
 from orderflow.core.errors import OrderflowError
@@ -14,6 +15,8 @@ from orderflow.ops.doctor.finding import Finding, State, failed, skipped
 # What a service that hangs may cost beside Kafka's own time to start.
 _MORE_SECONDS = 5.0
 _TICK_SECONDS = 0.1
+_ONE_BY_ONE = frozenset({"`orderflow db apply`", "`orderflow topics apply`"})
+_AT_ONCE = "`orderflow provision` makes tables and topics"
 _BAD = (State.FAILED, State.UNKNOWN, State.SKIPPED)
 
 
@@ -48,7 +51,17 @@ def examine(settings: Settings, checks: Sequence[Check] = CHECKS, *, seconds: fl
         if clock.monotonic() > until:
             break
     late = Finding(State.UNKNOWN, f"no answer within {limit:.0f} s", "look whether it hangs, then run it again")
-    return [Line(check.name, finding) for check in checks for finding in found.get(check.name, [late])]
+    return at_once([Line(check.name, finding) for check in checks for finding in found.get(check.name, [late])])
+
+
+def at_once(lines: Sequence[Line]) -> list[Line]:
+    """Return the lines; where tables and topics are both missing, the one command that makes both mends them."""
+    if not {line.finding.mend for line in lines} >= _ONE_BY_ONE:
+        return list(lines)
+    return [
+        replace(line, finding=replace(line.finding, mend=_AT_ONCE)) if line.finding.mend in _ONE_BY_ONE else line
+        for line in lines
+    ]
 
 
 def _start_what_may(
@@ -80,6 +93,15 @@ def _look(check: Check, settings: Settings, done: "queue.SimpleQueue[tuple[str, 
     except Exception as error:  # noqa: BLE001 - one broken check must not hide the others
         findings = [Finding(State.UNKNOWN, f"{type(error).__name__}: {error}", "run it again; if it stays, report it")]
     done.put((check.name, findings))
+
+
+def summary(lines: Sequence[Line]) -> str:
+    """Return one sentence: that there is nothing to mend, or how many checks ended how."""
+    counts = Counter(line.finding.state for line in lines)
+    if verdict(lines) is not State.OK:
+        return ", ".join(f"{counts[state]} {state}" for state in State if counts[state])
+    told = f"Nothing to mend: {counts[State.OK]} checks passed"
+    return f"{told}, {counts[State.SKIPPED]} could not be made" if counts[State.SKIPPED] else told
 
 
 def verdict(lines: Sequence[Line]) -> State:

@@ -3,11 +3,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from orderflow.cli.doctor import show
 from orderflow.core.errors import Misconfigured
 from orderflow.core.settings import Settings
 from orderflow.ops.doctor.checks import CHECKS, Check
 from orderflow.ops.doctor.finding import Finding, State, failed, ok, skipped, warning
-from orderflow.ops.doctor.run import Line, examine, verdict
+from orderflow.ops.doctor.run import Line, at_once, examine, summary, verdict
 
 
 def states(checks: list[Check], seconds: float = 30.0) -> dict[str, State]:
@@ -90,3 +91,33 @@ def test_the_verdict_is_the_worst() -> None:
     assert verdict(lines) is State.WARNING
     assert verdict([*lines, Line("d", Finding(State.UNKNOWN, ""))]) is State.UNKNOWN
     assert verdict([Line("d", Finding(State.UNKNOWN, "")), Line("e", failed(""))]) is State.FAILED
+
+
+def test_the_last_sentence_says_that_all_is_well_or_counts() -> None:
+    well = [Line("a", ok("")), Line("b", ok(""))]
+    assert summary(well) == "Nothing to mend: 2 checks passed"
+    assert summary([*well, Line("c", skipped(""))]) == "Nothing to mend: 2 checks passed, 1 could not be made"
+    assert summary([*well, Line("c", skipped("")), Line("d", warning("", ""))]) == "2 ok, 1 skipped, 1 warning"
+    assert summary([*well, Line("e", failed(""))]) == "2 ok, 1 failed"
+
+
+def test_missing_tables_and_topics_are_mended_by_one_command() -> None:
+    tables = Line("tables", failed("none", "`orderflow db apply`"))
+    topics = Line("topics", failed("none", "`orderflow topics apply`"))
+    other = Line("disk", warning("full", "make room"))
+
+    mends = [line.finding.mend for line in at_once([tables, topics, other])]
+
+    assert mends == ["`orderflow provision` makes tables and topics"] * 2 + ["make room"]
+    assert at_once([tables, other]) == [tables, other]
+    assert at_once([topics, other]) == [topics, other]
+
+
+def test_people_are_told_a_mend_once(capsys: pytest.CaptureFixture[str]) -> None:
+    show(
+        [Line("tables", failed("none", "provide")), Line("topics", failed("none", "provide")), Line("disk", ok("big"))]
+    )
+
+    shown = capsys.readouterr().out
+    assert shown.count("provide") == 1
+    assert shown.endswith("\n1 ok, 2 failed\n")
