@@ -25,6 +25,7 @@ RUN_ELSEWHERE = {
     ("README.md", "make demo "): ("tests/e2e/test_demo.py", ".ci/run"),
     ("README.md", "What became of the odd ones"): ("tests/e2e/test_demo.py",),
     ("README.md", "printf 'POSTGRES_PASSWORD"): ("tests/e2e/docs/test_docker_blocks.py",),
+    ("docs/api.md", "ORDERFLOW_API__PORT="): ("tests/integration/producers/test_api_process.py",),
     ("CONTRIBUTING.md", "make demo "): ("tests/e2e/test_demo.py", ".ci/run"),
 }
 """Blocks that are whole suites or need more than this machine has, and the files that run them."""
