@@ -7,9 +7,8 @@ from pathlib import Path
 
 import httpx
 
-from orderflow.core.errors import Misconfigured
 from orderflow.ops.local.ports import RolePorts
-from orderflow.ops.stack.layout import HOST, is_free, owner_of
+from orderflow.ops.stack.layout import HOST
 from orderflow.ops.stack.part import plain_environment, wait_for_answer
 from orderflow.ops.stack.process import Command, Daemon
 
@@ -38,13 +37,10 @@ class Role:
         """The port of its URL."""
         return httpx.URL(self.url).port or 0
 
-    def assert_port_free(self, option: str) -> None:
-        """Raise `Misconfigured`, naming the owner and the `option` that moves it, when somebody else listens there."""
-        if not is_free(self.port):
-            owner = owner_of(self.port) or "another process"
-            raise Misconfigured(
-                f"port {self.port} for {self.name} is taken by {owner}; end that, or choose another port with {option}"
-            )
+    @property
+    def port_option(self) -> str:
+        """The option of `orderflow up` that moves its port."""
+        return "--api-port" if self.name == "API" else "--metrics-port"
 
     def spawn(self, environment: Mapping[str, str]) -> None:
         """Start it with these `ORDERFLOW_*` variables, without waiting."""

@@ -13,6 +13,7 @@ from orderflow.ops.local.roles import Role, environment_of, roles_of
 from orderflow.ops.stack.layout import HOST
 from orderflow.ops.stack.process import Daemon, PartFailed
 from orderflow.ops.stack.stack import LocalStack
+from orderflow.ops.stack.taken import Wanted, assert_free
 
 ROLES = "roles"
 
@@ -66,10 +67,10 @@ class LocalShop:
                 raise
 
     def assert_ports_free(self) -> None:
-        """Raise `Misconfigured` when somebody else listens where a role that does not run should."""
-        for role in self.roles:
-            if not role.daemon.running:
-                role.assert_port_free("--api-port" if role.name == "API" else "--metrics-port")
+        """Raise `Misconfigured` when somebody else listens where a role or part that does not run should."""
+        asleep = [role for role in self.roles if not role.daemon.running]
+        roles = [Wanted(role.port, role.name, role.port_option) for role in asleep]
+        assert_free([*roles, *self.stack.wanted()], "orderflow up")
 
     def stop(self) -> None:
         """Stop every role, also those that died or hang."""

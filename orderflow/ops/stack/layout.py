@@ -7,8 +7,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Self
 
-import psutil
-
 from orderflow.core.errors import Misconfigured, Refused
 from orderflow.ops.stack.process import read_json, write_json
 
@@ -151,15 +149,3 @@ def is_free(port: int) -> bool:
         except OSError:
             return False
         return True
-
-
-def owner_of(port: int) -> str | None:
-    """Return who listens on a port, as `name (pid n)`, or None where the system does not tell."""
-    try:
-        for connection in psutil.net_connections(kind="tcp"):
-            listens = connection.status == psutil.CONN_LISTEN and connection.laddr and connection.laddr.port == port
-            if listens and connection.pid:
-                return f"{psutil.Process(connection.pid).name()} (pid {connection.pid})"
-    except psutil.Error:
-        return None
-    return None

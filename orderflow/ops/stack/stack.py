@@ -13,12 +13,13 @@ from typing import Literal, Self
 from orderflow.core.errors import Misconfigured, Refused
 from orderflow.ops.stack.kafka import Kafka
 from orderflow.ops.stack.kafka_jars import ensure_jars
-from orderflow.ops.stack.layout import Layout, Options, Ports, is_free, owner_of
+from orderflow.ops.stack.layout import Layout, Options, Ports
 from orderflow.ops.stack.mail import MailSink
 from orderflow.ops.stack.part import Part
 from orderflow.ops.stack.postgres import Postgres
 from orderflow.ops.stack.progress import Reporter
 from orderflow.ops.stack.redis import Redis
+from orderflow.ops.stack.taken import Wanted, assert_free
 from orderflow.ops.stack.watchdog import Watchdog
 
 PARTS = "Kafka, Redis, PostgreSQL and a mail sink"
@@ -80,6 +81,11 @@ class LocalStack:
         """Every process of the stack, each broker by itself."""
         return [*self.kafka.brokers, self.redis, self.postgres, self.mail]
 
+    def wanted(self) -> list[Wanted]:
+        """Return the ports of the parts that do not run."""
+        asleep = [part for part in self.parts if not part.daemon.running]
+        return [Wanted(port, part.name, part.port_option) for part in asleep for port in part.ports]
+
     def environment(self) -> dict[str, str]:
         """Return the `ORDERFLOW_*` variables that point every role at this stack."""
         return {
@@ -102,7 +108,7 @@ class LocalStack:
         with self._alone():
             self._keep_what_was()
             asleep = [part for part in self.parts if not part.daemon.running]
-            self._check_ports(asleep)
+            assert_free(self.wanted(), "orderflow stack up")
             ensure_jars(progress=self._progress)
             self.layout.save(self.state_dir)
             if self._watchdog is not None:
@@ -176,19 +182,6 @@ class LocalStack:
             raise Refused(message)
         self.layout = Layout(asked.ports, was.options if runs else asked.options, was.cluster_id, was.password)
         self._make_parts()
-
-    @staticmethod
-    def _check_ports(asleep: list[Part]) -> None:
-        """Raise `Misconfigured` for a port that somebody else listens on."""
-        for part in asleep:
-            for port in part.ports:
-                if not is_free(port):
-                    owner = owner_of(port) or "another process"
-                    message = (
-                        f"port {port} for {part.name} is taken by {owner}; "
-                        f"end that, or choose another port with {part.port_option}"
-                    )
-                    raise Misconfigured(message)
 
     @staticmethod
     def _together(*actions: Callable[[], None]) -> None:

@@ -14,7 +14,8 @@ from sybil import Example
 
 from orderflow.ops.local.ports import RolePorts
 from orderflow.ops.local.up import down
-from orderflow.ops.stack.layout import Ports, is_free, owner_of
+from orderflow.ops.stack.layout import Ports, is_free
+from orderflow.ops.stack.owner import owner_of
 from orderflow.ops.stack.process import kill_recorded
 from tests.e2e.docs import blocks, commands
 from tests.e2e.docs.reader import PROJECT, Reader, copy_project, shows

@@ -1,10 +1,8 @@
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from orderflow.core.errors import Misconfigured
 from orderflow.ops.local.roles import Role
 from orderflow.ops.stack.layout import HOST, free_ports
 from orderflow.ops.stack.process import PartFailed
@@ -34,9 +32,3 @@ def test_a_role_that_died_can_be_stopped(role: Role) -> None:
         role.wait_ready()
     role.stop()
     assert not role.daemon.died
-
-
-def test_a_port_that_somebody_else_has_is_named_with_the_option_that_moves_it(role: Role) -> None:
-    role.assert_port_free("--metrics-port")
-    with socket.create_server((HOST, role.port)), pytest.raises(Misconfigured, match=rf"{role.port}.*--metrics-port"):
-        role.assert_port_free("--metrics-port")

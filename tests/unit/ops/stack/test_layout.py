@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from orderflow.core.errors import Misconfigured
-from orderflow.ops.stack.layout import HOST, Layout, Options, Ports, free_ports, is_free, owner_of
+from orderflow.ops.stack.layout import HOST, Layout, Options, Ports, free_ports, is_free
+from orderflow.ops.stack.owner import owner_of
 
 
 def test_the_fixed_ports_are_the_well_known_ones() -> None:
