@@ -143,7 +143,15 @@ class CustomerEntry(_Body):
     """Body of `PUT /v1/customers/{id}`: what the email group needs to write to a customer."""
 
     name: Annotated[str, StringConstraints(strict=True, min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
-    email: Annotated[str, StringConstraints(strict=True, max_length=254, pattern=r"^[^\s@<>,;:\"]+@[^\s@<>,;:\"]+$")]
+    # No control character: PostgreSQL takes no NUL, and a mail's header takes none of them.
+    email: Annotated[
+        str,
+        StringConstraints(
+            strict=True,
+            max_length=254,
+            pattern=r"^[^\s\x00-\x1f\x7f@<>,;:\"]+@[^\s\x00-\x1f\x7f@<>,;:\"]+$",
+        ),
+    ]
     locale: Annotated[
         str, StringConstraints(strict=True, pattern=r"^[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*$", max_length=35)
     ]

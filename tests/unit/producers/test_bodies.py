@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from producers.bodies import OrderBody, PlaceOrder, canonical_uuid, exact_money
+from producers.bodies import CustomerEntry, OrderBody, PlaceOrder, canonical_uuid, exact_money
 
 ORDER: dict[str, Any] = {
     "customer_id": "0190c2a5-7e1e-7c3b-9d4f-2f6a1f0b8c11",
@@ -86,3 +86,12 @@ def test_the_same_order_has_one_canonical_form_whatever_the_spelling() -> None:
     turned = {name: ORDER[name] for name in reversed(ORDER)}
     one, other = PlaceOrder.model_validate(ORDER), PlaceOrder.model_validate(turned)
     assert one.model_dump_json() == other.model_dump_json()
+
+
+@pytest.mark.parametrize("character", ["\x00", "\x01", "\x1f", "\x7f", "\n", " "])
+@pytest.mark.parametrize("place", ["{}ada@post.example", "ada@post{}.example", "ada@post.example{}"])
+def test_an_address_has_no_character_that_a_database_or_a_mail_refuses(character: str, place: str) -> None:
+    entry = {"name": "Ada", "email": place.format(character), "locale": "en"}
+    with pytest.raises(ValidationError, match="email"):
+        CustomerEntry.model_validate(entry)
+    CustomerEntry.model_validate(entry | {"email": place.format("")})
