@@ -22,11 +22,11 @@ up: $(VENV)/.product ## everything on this machine, left running on fixed ports
 down: $(VENV)/.product ## stop what `make up` started
 	@$(BIN)/orderflow down
 
-test: $(VENV)/.dev ## all tests, on real parts
+test: $(VENV)/.dev ## the tests, on real parts (8 minutes)
 	$(BIN)/pytest -n 3 --dist loadfile
 
-faults: $(VENV)/.dev ## the long suites: outages, load, thousands of requests (SHORT=1: minutes)
-	$(BIN)/pytest -m long $(if $(SHORT),--short)
+faults: $(VENV)/.dev ## the long suites: outages, load, the documents (SHORT=1: minutes)
+	$(BIN)/pytest -m long $(if $(SHORT),--short -n 2 --dist loadfile)
 
 mutants: $(VENV)/.dev ## break each rule on purpose: its test must fail (minutes)
 	@$(BIN)/python tests/mutants/run.py

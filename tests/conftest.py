@@ -55,6 +55,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--short", action="store_true", help="run the tests marked `long` in their short form")
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out, with `--short`, what is marked `long(whole=True)`: it has no short form, and others show the same."""
+    if config.getoption("short"):
+        items[:] = [item for item in items if not any(mark.kwargs.get("whole") for mark in item.iter_markers("long"))]
+
+
 @pytest.fixture(scope="session")
 def short(pytestconfig: pytest.Config) -> bool:
     """Whether a test marked `long` shall run in its short form: fewer requests, shorter outages, the same promises."""

@@ -106,7 +106,7 @@ def test_a_role_that_dies_is_told_with_the_end_of_its_log(
     assert [path.name for path in kept.parent.iterdir()] == ["logs"]
 
 
-@pytest.mark.long
+@pytest.mark.long(whole=True)
 def test_what_a_killed_demo_had_started_ends_too(
     orderflow: Start, left_running: Callable[[], list[str]], wait_until: WaitUntil
 ) -> None:

@@ -28,7 +28,7 @@ def ports() -> dict[str, int]:
             return chosen
 
 
-@pytest.mark.long
+@pytest.mark.long(whole=True)
 def test_up_leaves_a_shop_running_and_down_ends_it_all(
     orderflow: Start,
     ports: dict[str, int],

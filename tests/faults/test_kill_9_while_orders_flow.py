@@ -125,6 +125,7 @@ def customers(shop_pool: ConnectionPool[Connection]) -> list[UUID]:
     return made
 
 
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_nothing_is_missing_and_every_effect_is_exact(
     whole_shop: Settings,

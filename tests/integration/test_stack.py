@@ -182,6 +182,7 @@ def test_a_part_that_dies_is_told_with_the_end_of_its_log(lone_redis: Redis) -> 
         lone_redis.start()
 
 
+@pytest.mark.long
 def test_a_stack_for_people_is_joined_reports_the_dead_and_leaves_nothing(tmp_path: Path) -> None:
     first = free_ports(1)[0]
     _, redis_port, postgres, smtp = ports = [first, *free_ports(3)]
@@ -242,6 +243,7 @@ def test_a_taken_port_is_named_with_its_owner_and_the_option_that_moves_it(tmp_p
     assert recorded(tmp_path) == []
 
 
+@pytest.mark.long
 def test_a_start_that_fails_leaves_nothing_running(tmp_path: Path) -> None:
     layout = Layout(Ports.free(), Options(durable=False))
     stack = LocalStack(tmp_path / "state", layout)
@@ -267,6 +269,7 @@ with LocalStack.temporary(Path(sys.argv[1])):
 """
 
 
+@pytest.mark.long
 def test_a_killed_starter_takes_its_stack_with_it(tmp_path: Path) -> None:
     state = tmp_path / "state"
     starter = subprocess.Popen([sys.executable, "-c", STARTER, str(state)], stdout=subprocess.PIPE, text=True)
@@ -284,7 +287,7 @@ def test_a_killed_starter_takes_its_stack_with_it(tmp_path: Path) -> None:
     eventually(lambda: not state.exists() and not home.exists())
 
 
-@pytest.mark.long
+@pytest.mark.long(whole=True)
 def test_three_brokers_go_on_without_one(tmp_path: Path) -> None:
     options = Options(brokers=3, quick_groups=True, durable=False)
     stack = LocalStack(tmp_path / "state", Layout(Ports.free(3), options))

@@ -59,6 +59,7 @@ def free_fixed_ports() -> None:
             pytest.fail(told) if os.environ.get("CI") else pytest.skip(told)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("local_stack", "free_fixed_ports")
 @pytest.mark.timeout(900)
 def test_the_readme_does_what_it_says(project: Path) -> None:
@@ -73,6 +74,7 @@ def test_the_readme_does_what_it_says(project: Path) -> None:
     assert not (project / ".orderflow").exists()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [name for name in blocks.RUN_HERE if name != "README.md"])
 def test_the_other_documents_do_what_they_say(project: Path, name: str) -> None:
     with Reader(project, activated=True) as reader:

@@ -145,6 +145,7 @@ def test_with_everything_away_each_is_named(examine: Examine, hanging: int) -> N
     assert away["python"].state is State.OK
 
 
+@pytest.mark.long
 def test_a_service_that_hangs_does_not_hold_the_command(
     orderflow: Callable[..., "subprocess.CompletedProcess[str]"], hanging: int
 ) -> None:

@@ -13,6 +13,7 @@ Until = Callable[..., None]
 Count = Callable[[str], int]
 
 
+@pytest.mark.long
 def test_a_request_that_is_being_worked_on_is_answered_before_the_end(
     start_api: Start, commits_held: Callable[[], Any], in_commit: Callable[[], bool], until: Until, count: Count
 ) -> None:

@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import httpx
 import psycopg
+import pytest
 from psycopg import Connection, sql
 from psycopg_pool import ConnectionPool
 
@@ -146,6 +147,7 @@ def run(start_role: Start, tmp_path: Path, *verb: str, **environ: str) -> tuple[
     return code, log.read_text().splitlines()
 
 
+@pytest.mark.long
 def test_what_is_missing_at_start_is_one_sentence_and_code_78(
     settings: Settings, shop: Settings, start_role: Start, tmp_path: Path, stack: Stack
 ) -> None:

@@ -5,6 +5,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 Start = Callable[..., Any]
 Until = Callable[..., None]
 Count = Callable[[str], int]
@@ -39,6 +41,7 @@ def test_killed_between_insert_and_commit_there_is_nothing_and_a_retry_makes_one
     assert [count(f"SELECT count(*) FROM api.{table}") for table in TABLES] == [1, 1, 1]
 
 
+@pytest.mark.long
 def test_killed_after_the_commit_and_before_the_answer_a_retry_gets_the_stored_answer(
     start_api: Start, commits_held: Callable[[], Any], in_commit: Callable[[], bool], until: Until, count: Count
 ) -> None:

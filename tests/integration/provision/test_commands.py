@@ -31,6 +31,7 @@ def orderflow(settings: Settings, tmp_path: Path) -> Run:
     return run
 
 
+@pytest.mark.long
 def test_the_path_from_nothing_to_groups_that_may_start(orderflow: Run, settings: Settings) -> None:
     assert orderflow("topics", "check").returncode == 78
     assert orderflow("db", "check").returncode == 78

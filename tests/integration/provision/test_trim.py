@@ -138,6 +138,7 @@ def test_a_group_without_topics_has_nothing_to_trim(settings: Settings) -> None:
     assert trim(settings, ["nobody-here"]) == []
 
 
+@pytest.mark.long
 def test_the_command_says_what_goes_and_what_is_left_alone(
     harness: GroupHarness, settings: Settings, tmp_path: Path
 ) -> None:

@@ -107,6 +107,7 @@ def test_without_redis_work_waits_and_nothing_is_lost_or_burnt(quick: Settings, 
         assert len(again) <= moved.worker.slots
 
 
+@pytest.mark.long
 def test_a_broker_that_restarts_loses_nothing_and_lag_returns_to_zero(quick: Settings, stack: Stack) -> None:
     runs: Counter[str] = Counter()
     group = counting(runs)
