@@ -33,8 +33,3 @@ def heed() -> None:
     """Raise `KeyboardInterrupt` when one came before and was dropped."""
     if _noted:
         raise KeyboardInterrupt
-
-
-def forget() -> None:
-    """Start over."""
-    _noted.clear()
