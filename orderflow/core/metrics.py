@@ -1,10 +1,15 @@
 """Every metric of the product in one typed table, and a registry that makes only those."""
 
-from collections.abc import Mapping
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Literal
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+from prometheus_client.core import HistogramMetricFamily
+from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 _FAST = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _SLOW = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
@@ -49,12 +54,49 @@ METRICS: Mapping[str, Metric] = {
 }
 
 
+class Buckets:
+    """A histogram's counts as plain ints: `Histogram.observe` costs more than many a handler."""
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def observe(self, values: Sequence[float]) -> None:
+        """Count values, which mostly lie in one bucket."""
+        if not values:
+            return
+        self.total += sum(values)
+        lowest, highest = bisect_left(self.bounds, min(values)), bisect_left(self.bounds, max(values))
+        if lowest == highest:
+            self.counts[lowest] += len(values)
+            return
+        for value in values:
+            self.counts[bisect_left(self.bounds, value)] += 1
+
+
+class _BucketsCollector(Collector):
+    """Shows `Buckets` of one metric to the registry."""
+
+    def __init__(self, name: str, metric: Metric) -> None:
+        self._name, self._metric = name, metric
+        self.children: dict[tuple[str, ...], Buckets] = {}
+
+    def collect(self) -> Iterator[HistogramMetricFamily]:
+        family = HistogramMetricFamily(self._name, self._metric.help, labels=self._metric.labels)
+        for labels, buckets in self.children.items():
+            ends = [*map(floatToGoString, buckets.bounds), "+Inf"]
+            family.add_metric(labels, list(zip(ends, accumulate(buckets.counts), strict=True)), buckets.total)
+        yield family
+
+
 class Metrics:
     """The metrics of one process. Children are bound once by the caller and kept."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self._made: dict[str, Counter | Gauge | Histogram] = {}
+        self._shown: dict[str, _BucketsCollector] = {}
 
     def counter(self, name: str, **labels: str) -> Counter:
         """Return the counter of the table with these label values."""
@@ -73,6 +115,14 @@ class Metrics:
         made = self._get(name)
         assert isinstance(made, Histogram)  # noqa: S101 - as above
         return made.labels(**labels) if labels else made
+
+    def show(self, name: str, buckets: Buckets, **labels: str) -> None:
+        """Show a histogram of the table that somebody else counts."""
+        metric = METRICS[name]
+        if name not in self._shown:
+            self._shown[name] = _BucketsCollector(name, metric)
+            self.registry.register(self._shown[name])
+        self._shown[name].children[tuple(labels[label] for label in metric.labels)] = buckets
 
     def serve(self, host: str, port: int) -> None:
         """Answer `/metrics` on a port of its own, from a daemon thread."""
