@@ -53,7 +53,11 @@ class Codec:
         """Prepare one reading plan per schema id; `max_bytes` caps both directions."""
         self.catalog = catalog
         self.max_bytes = max_bytes
-        self._plans = {entry.id: self._plan(entry) for entry in catalog.entries if entry.type_name in EVENTS}
+        self._plans_by_frame = {
+            entry.id.to_bytes(FRAME_BYTES, "big"): self._plan(entry)
+            for entry in catalog.entries
+            if entry.type_name in EVENTS
+        }
 
     def _plan(self, entry: SchemaEntry) -> _Plan:
         newest = self.catalog.newest(entry.subject)
@@ -101,11 +105,9 @@ class Codec:
 
     def decode(self, value: bytes | None) -> Event:
         """Return the event in the newest model. Raises a `DecodeError` and nothing else."""
-        schema_id = self._frame(value)
-        plan = self._plans.get(schema_id)
-        if plan is None:
-            raise UnknownSchema(schema_id)
-        assert value is not None  # noqa: S101 - for the type checker: a missing value has no frame
+        plan = self._plans_by_frame.get(value[:FRAME_BYTES]) if value is not None else None
+        if plan is None or value is None or len(value) > self.max_bytes:
+            raise UnknownSchema(self._frame(value))
         record = _read(value, plan.writer, plan.reader)
         try:
             return plan.model.model_validate(record)
