@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from itertools import count
 from math import inf
+from operator import attrgetter
 from typing import Protocol
 from uuid import uuid4
 
@@ -35,13 +36,15 @@ class Settles(Protocol):
 class Admission:
     """Takes runs from the lanes, claims them in one pipeline, and returns what may start.
 
+    Without claims everything may start that does not wait for a deployment.
+
     A claim whose answer was lost is asked again, with the same token, before anything else is
     claimed. A record that was interrupted before (`crashes`) runs with nothing beside it, so that
     one poison record cannot send its companions to the dead letters.
     """
 
     def __init__(
-        self, lanes: Lanes, claims: Claims, in_flight: InFlight, settles: Settles, *, grace_seconds: float
+        self, lanes: Lanes, claims: Claims | None, in_flight: InFlight, settles: Settles, *, grace_seconds: float
     ) -> None:
         self._lanes = lanes
         self._claims = claims
@@ -59,6 +62,8 @@ class Admission:
 
         Raises `ClaimsDown` when Redis gave no answer; the same claims are then asked first next time.
         """
+        if self._claims is None:
+            return self._admit_unclaimed(now, free_slots)
         if not self._asked:
             self._asked = self._choose(now, free_slots)
         asked = [record for run in self._asked for record in run]
@@ -68,6 +73,22 @@ class Admission:
         replies = iter(self._claims.claim([record.request(alone=alone) for record in asked]))
         runs, self._asked = self._asked, []
         return [granted for run in runs if (granted := self._sort(run, replies, now))]
+
+    def _admit_unclaimed(self, now: float, free_slots: int) -> list[Run]:
+        admitted: list[Run] = []
+        for run in self._lanes.take(now, free_slots):
+            if all(map(attrgetter("schema_known"), run)):
+                admitted.append(run)
+            elif known := self._known_of(self._without_those_who_wait(run, now)):
+                admitted.append(known)
+        return admitted
+
+    def _known_of(self, run: Run) -> Run:
+        """Return the records that can be decoded; the others have waited long enough for a deployment."""
+        for record in run:
+            if not record.schema_known:
+                self._settles.dead_letter(record, Disposition.UNKNOWN_SCHEMA)
+        return [record for record in run if record.schema_known]
 
     def withdraw(self, places: Collection[Place]) -> list[Record]:
         """Take back unanswered claims of partitions that go; returns what must be released, in case it was granted."""
@@ -85,10 +106,10 @@ class Admission:
             if self._lanes.take_this(record):
                 return [[self._with_token(record)]]
             self._lanes.wake(record)  # its partition went meanwhile; nobody may be left waiting for it
-        runs = self._lanes.take(now, free_slots)
-        return [kept for run in runs if (kept := self._may_ask(run, now))]
+        runs = [self._without_those_who_wait(run, now) for run in self._lanes.take(now, free_slots)]
+        return [[self._with_token(record) for record in run] for run in runs if run]
 
-    def _may_ask(self, run: Run, now: float) -> Run:
+    def _without_those_who_wait(self, run: Run, now: float) -> Run:
         """Return the part of a run that may be claimed: none of it passes a record that waits for a deployment."""
         for number, record in enumerate(run):
             known_at = record.due + self._grace
@@ -97,8 +118,8 @@ class Admission:
             self._lanes.hold(record, known_at, HoldReason.UNKNOWN_SCHEMA)
             for behind in run[number + 1 :]:
                 self._lanes.hold(behind, now, HoldReason.KEY)
-            return [self._with_token(before) for before in run[:number]]
-        return [self._with_token(record) for record in run]
+            return run[:number]
+        return run
 
     def _with_token(self, record: Record) -> Record:
         record.forget_try()
@@ -145,6 +166,7 @@ class Admission:
             return True
         self._running_alone = record.token
         try:
+            assert self._claims is not None  # noqa: S101 - this is its answer
             announced = self._claims.start(record.event_id, record.token)
         except ClaimsDown:
             announced = False

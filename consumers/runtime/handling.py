@@ -1,18 +1,18 @@
-"""One call of a handler: decode, validate, handle; every record comes out as one result."""
+"""One call of a handler: decode, validate, handle; every record comes out in one result."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from asyncio import CancelledError
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from consumers.runtime.group import ConsumerGroup, Delivery, Outcome
+from consumers.runtime.group import RAW, BatchHandler, ConsumerGroup, Outcome
 from consumers.runtime.lanes import Run
 from consumers.runtime.record import Record
 from orderflow.core import clock
 from retry.policy import Stage, is_about_us
 from schemas import codec
 from schemas.errors import InvalidEvent
-from schemas.events import Event
 
 
 class DeadlinePassed(Exception):
@@ -23,137 +23,166 @@ class LeaseLost(Exception):
     """Raised in the handler's place when somebody else may hold the claim by now: it is claimed again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
-    """What one handler call did with one record: an outcome, or an error and the stage that raised it."""
+class NotReached(Exception):
+    """Stands for records that were not run, since an earlier one of their run failed: they wait behind it."""
 
-    record: Record
-    outcome: Outcome
-    error: BaseException | None
-    stage: Stage
-    seconds: float
-    occurred_at: datetime | None
+
+@dataclass(slots=True, eq=False)
+class Result:
+    """What came out for some records: one outcome for all of them, or an error and the stage that raised it.
+
+    `seconds` are the times inside the handler, one per call; `occurred_at` those of the events whose
+    effect is done, as far as they were decoded.
+    """
+
+    records: list[Record]
+    outcome: Outcome = Outcome.PROCESSED
+    error: BaseException | None = None
+    stage: Stage = Stage.HANDLE
+    seconds: list[float] = field(default_factory=list)
+    occurred_at: list[datetime] = field(default_factory=list)
+
+
+Call = tuple[Callable[..., Any], tuple[Any, ...]]
+Ended = tuple[Any, BaseException | None]
+Calls = Generator[Call, Ended, None]
+"""Yields each handler call to be made, and is sent what it returned and what it raised."""
 
 
 class Handling:
-    """Calls a group's handlers; used from many threads at once, keeps nothing between calls."""
+    """Knows which handler calls a run needs and what their ends mean; used from many threads, keeps nothing.
 
-    def __init__(
-        self, group: ConsumerGroup, dependencies: Any, *, deadline_seconds: float, idempotency_epoch: int
-    ) -> None:
+    The calls are made by whoever drives `calls`, a thread or an event loop. Nothing that a handler raises
+    gets out: each record of a run stands in exactly one of the results that are added to `results`.
+    """
+
+    def __init__(self, group: ConsumerGroup, dependencies: Any, *, deadline_seconds: float) -> None:
         self._group = group
         self._dependencies = dependencies
         self._deadline = deadline_seconds
-        self._idempotency_epoch = idempotency_epoch
+        self._decode = codec.default().decode
 
-    def handle(self, run: Run) -> Iterator[Result]:
-        """Handle a run and yield one result per record; nothing that a handler raises gets out."""
+    def calls(self, runs: Iterable[Run], results: list[Result]) -> Calls:
+        """Handle runs one after the other, adding a result for every record."""
         if self._group.batch_handler is not None:
-            yield from self._batch(run)
+            for run in runs:
+                yield from self._batch(run, self._group.batch_handler, results)
+            return
+        handlers, raw, dependencies = self._group.handlers, self._group.raw, self._dependencies
+        monotonic = clock.monotonic
+        for run in runs:
+            for number, record in enumerate(run, 1):
+                event = self._read(record, results)
+                if event is not None:
+                    began = monotonic()
+                    returned, error = yield handlers[RAW if raw else event.type_name], (event, record, dependencies)
+                    seconds = monotonic() - began
+                    if error is None:
+                        self._returned(record, event, returned, seconds, results)
+                    else:
+                        self._failed([(event, record)], error, seconds, results)
+                if number < len(run) and results[-1].error is not None:
+                    results.append(Result(run[number:], error=NotReached()))
+                    break
+
+    def _batch(self, run: Run, handler: BatchHandler, results: list[Result]) -> Calls:
+        if self._group.raw and not self._group.claims:
+            batch: list[tuple[Any, Record]] = [(record.message.value(), record) for record in run]
         else:
-            for record in run:
-                yield self._one(record)
-
-    def _one(self, record: Record) -> Result:
-        began = clock.monotonic()
-        event = self._read(record, began)
-        if isinstance(event, Result):
-            return event
-        try:
-            handler = self._group.handlers[event.type_name]
-            outcome = _outcome(handler(event, self._delivery(event, record), self._dependencies))
-        except BaseException as error:  # noqa: BLE001 - also SystemExit: it would end the thread without a word
-            return self._result(record, began, event, error=error)
-        return self._result(record, began, event, outcome)
-
-    def _batch(self, run: Run) -> Iterator[Result]:
-        began = clock.monotonic()
-        batch: list[tuple[Record, Event]] = []
-        for record in run:
-            event = self._read(record, began)
-            if isinstance(event, Result):
-                yield event
-            else:
-                batch.append((record, event))
+            batch = [(event, record) for record in run if (event := self._read(record, results)) is not None]
         if not batch:
             return
-        try:
-            outcomes = self._call(batch)
-        except BaseException as error:  # noqa: BLE001 - as in _one
-            if len(batch) == 1 or is_about_us(error, permanent=self._group.permanent, outage=self._group.outage):
-                yield from (self._result(record, began, event, error=error) for record, event in batch)
-                return
-        else:
-            for (record, event), outcome in zip(batch, outcomes, strict=True):
-                yield self._result(record, began, event, outcome)
+        began = clock.monotonic()
+        returned, error = yield handler, (batch, self._dependencies)
+        seconds = clock.monotonic() - began
+        if error is None and returned is None and seconds <= self._deadline:
+            result = Result([record for _, record in batch])
+            result.seconds = [seconds]
+            if not self._group.raw:
+                result.occurred_at = [event.occurred_at for event, _ in batch]
+            results.append(result)
             return
-        for turn, (record, _) in enumerate(batch):
-            for waiting, _ in batch[turn:]:
-                waiting.started_at = clock.monotonic()  # the time of those before it is not its own
+        if error is None:
+            outcomes, error = _list_of(returned, len(batch))
+            if error is None:
+                for (event, record), outcome in zip(batch, outcomes, strict=True):
+                    self._returned(record, event, outcome, seconds / len(batch), results)
+                return
+        if len(batch) == 1 or is_about_us(error, permanent=self._group.permanent, outage=self._group.outage):
+            self._failed(batch, error, seconds, results)
+            return
+        for _, record in batch:
             record.maybe_done = True  # the failed call may have had a part of its effect
-            yield from self._batch([record])
+            yield from self._batch([record], handler, results)
 
-    def _call(self, batch: list[tuple[Record, Event]]) -> list[Outcome]:
-        handler = self._group.batch_handler
-        assert handler is not None  # noqa: S101 - handle() looked
-        outcomes = handler([(event, self._delivery(event, record)) for record, event in batch], self._dependencies)
-        if outcomes is None:
-            return [Outcome.PROCESSED] * len(batch)
-        if len(outcomes) != len(batch):
-            raise TypeError(f"the batch handler returned {len(outcomes)} outcomes for {len(batch)} events")
-        return [_outcome(outcome) for outcome in outcomes]
-
-    def _read(self, record: Record, began: float) -> Event | Result:
-        """Return the event, or the result of a record that must not run: lost, unreadable, or too old."""
+    def _read(self, record: Record, results: list[Result]) -> Any:
+        """Return the event; None, with a result, for a record that must not run: lost, unreadable, or too old."""
         if record.lost:
-            return self._result(record, began, None, error=LeaseLost("the lease was over before the handler began"))
+            results.append(Result([record], error=LeaseLost("the lease was over before the handler began")))
+            return None
+        if self._group.raw:
+            return record.value
         try:
-            event = codec.decode(record.value or b"")
+            event = self._decode(record.message.value())
         except InvalidEvent as error:
-            return self._result(record, began, None, error=error, stage=Stage.VALIDATE)
+            results.append(Result([record], error=error, stage=Stage.VALIDATE))
+            return None
         except Exception as error:  # noqa: BLE001 - hostile bytes may raise anything
-            return self._result(record, began, None, error=error, stage=Stage.DECODE)
+            results.append(Result([record], error=error, stage=Stage.DECODE))
+            return None
         if self._group.max_age is not None and clock.utc_now() - event.occurred_at > self._group.max_age:
-            return self._result(record, began, event, Outcome.EXPIRED)
+            results.append(Result([record], Outcome.EXPIRED))
+            return None
         return event
 
-    def _result(
-        self,
-        record: Record,
-        began: float,
-        event: Event | None,
-        outcome: Outcome = Outcome.PROCESSED,
-        *,
-        error: BaseException | None = None,
-        stage: Stage = Stage.HANDLE,
-    ) -> Result:
-        seconds = clock.monotonic() - began
-        if error is None and seconds > self._deadline:
-            error = DeadlinePassed(f"the handler came back after {seconds:.1f} s, its deadline is {self._deadline:g} s")
-        return Result(record, outcome, error, stage, seconds, event.occurred_at if event else None)
+    def _returned(self, record: Record, event: Any, returned: object, seconds: float, results: list[Result]) -> None:
+        """Note what one record's handler returned; anything but None or an Outcome may well mean "not done"."""
+        outcome: Any = Outcome.PROCESSED if returned is None else returned
+        if seconds > self._deadline:
+            self._failed([(event, record)], self._too_late(seconds), seconds, results)
+            return
+        if returned is not None and not isinstance(outcome, Outcome):
+            what = f"the handler returned {type(returned).__name__}, which is neither None nor an Outcome"
+            self._failed([(event, record)], TypeError(what), seconds, results)
+            return
+        last = results[-1] if results else None
+        if last is None or last.outcome is not outcome or last.error is not None:
+            last = Result([], outcome)
+            results.append(last)
+        last.records.append(record)
+        last.seconds.append(seconds)
+        if event.__class__ is not bytes:
+            last.occurred_at.append(event.occurred_at)
 
-    def _delivery(self, event: Event, record: Record) -> Delivery:
-        return Delivery(
-            group=self._group.name,
-            event_id=event.event_id,
-            topic=record.topic,
-            partition=record.partition,
-            offset=record.offset,
-            timestamp_ms=record.timestamp_ms,
-            key=record.key,
-            value=record.value or b"",
-            headers=record.headers,
-            attempt=record.story.attempts + 1,
-            replay_count=record.story.replay_count,
-            maybe_done=record.maybe_done,
-            idempotency_epoch=self._idempotency_epoch,
-        )
+    def _failed(
+        self, batch: list[tuple[Any, Record]], error: BaseException, seconds: float, results: list[Result]
+    ) -> None:
+        if isinstance(error, CancelledError) and seconds >= self._deadline:
+            error = self._too_late(seconds)
+        for _, record in batch:
+            result = Result([record], error=error)
+            result.seconds = [seconds / len(batch)]
+            results.append(result)
+
+    def _too_late(self, seconds: float) -> DeadlinePassed:
+        return DeadlinePassed(f"the handler came back after {seconds:.1f} s, its deadline is {self._deadline:g} s")
 
 
-def _outcome(returned: object) -> Outcome:
-    """Return what a handler said; raises `TypeError` for anything else, since False may well mean "not done"."""
-    if returned is None:
-        return Outcome.PROCESSED
-    if not isinstance(returned, Outcome):
-        raise TypeError(f"the handler returned {type(returned).__name__}, which is neither None nor an Outcome")
-    return returned
+def records_of(call: Call) -> list[Record]:
+    """Return the records that a handler call is about."""
+    first, second = call[1][:2]
+    return [record for _, record in first] if isinstance(first, list) else [second]
+
+
+def _list_of(returned: Any, events: int) -> tuple[Sequence[object], BaseException | None]:
+    """Return what a batch handler said of each event; the error says why it said nothing of the kind."""
+    try:
+        outcomes = [None] * events if returned is None else list(returned)
+    except Exception as error:  # noqa: BLE001 - what it returned may raise anything
+        return (), error
+    if len(outcomes) != events:
+        return (), TypeError(f"the batch handler returned {len(outcomes)} outcomes for {events} events")
+    wrong = next((one for one in outcomes if one is not None and not isinstance(one, Outcome)), None)
+    if wrong is not None:
+        return (), TypeError(f"the batch handler returned {type(wrong).__name__}, which is no Outcome")
+    return outcomes, None

@@ -5,6 +5,7 @@ tight `consume` loop, so commits are made here too (`commits.py`), by the same t
 """
 
 from collections.abc import Collection
+from itertools import groupby
 from typing import Any, Protocol
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -12,13 +13,15 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from consumers.runtime.commits import Commits
 from consumers.runtime.offsets import OffsetLedger
 from consumers.runtime.reading import Reader
-from consumers.runtime.record import Place, Record
+from consumers.runtime.record import Assignment, Place, Record
 from orderflow.core import clock, log
 from orderflow.core.errors import Misconfigured, OrderflowError
 from orderflow.core.topics import GroupTopics
 
 _log = log.get(__name__)
 
+# How long a partition near its bound is given to make room before it is read on, and paused if need be.
+_MAKE_ROOM_SECONDS = 0.02
 # How long the consumer may ask the broker for committed offsets inside an assignment.
 _POSITIONS_TIMEOUT = 5.0
 
@@ -58,6 +61,11 @@ class Intake:
         self._bounds = (held_records, held_bytes)
         self._epoch = 0
         self._paused: set[Place] = set()
+        self._assignments: dict[Place, Assignment] = {}
+        self._changes = 0  # how often the assignment changed, so that a read can tell
+        self._tight: set[Place] = set()  # could be over their bound after another read
+        self._touched: set[Place] = set()  # has records of the present read
+        self._read_at = 0.0
         self._starts: dict[Place, int | None] = {}  # what is assigned, and the offset it was told to start at
         self._refusal: OrderflowError | None = None
         self.assigned_once = False
@@ -78,42 +86,74 @@ class Intake:
         """Return up to `limit` records, waiting up to `timeout` seconds for the first; rebalances happen inside.
 
         `consume(n, t)` alone would wait its whole time for n records: a lone one took 264 ms, this way 4.
+        While handlers run (`timeout` 0) and a partition is near its bound, nothing is read for a moment:
+        fast handlers make room in that time, and a pause would cost more than it.
         """
+        now = clock.monotonic()
+        if timeout == 0.0 and now - self._read_at < _MAKE_ROOM_SECONDS and self._is_tight(limit):
+            return []
+        self._read_at = now
+        changes = self._changes
         first = self._consumer.poll(timeout)
         # Taken before the next call: a rebalance in there may end the assignment that it belongs to.
-        records = [] if first is None else self._take_all([first])
-        if first is not None and limit > 1:
-            records += self._take_all(self._consumer.consume(limit - 1, 0))
+        records = [] if first is None else self._take([first])
+        if first is not None and limit > 1 and (more := self._consumer.consume(limit - 1, 0)):
+            records += self._take(more)
         if self._refusal is not None:
             raise self._refusal
-        records = [record for record in records if self._ledger.epoch(record.place) == record.epoch]
-        self._balance({record.place for record in records})
+        if changes != self._changes:
+            records = [record for record in records if self._ledger.epoch(record.place) == record.epoch]
+        self._balance(limit)
         return records
+
+    def out(self, places: Collection[Place]) -> bool:
+        """Return whether a record of these partitions was taken to be run and is not settled."""
+        return any(self._assignments[place].out for place in places if place in self._assignments)
 
     def close(self) -> None:
         """Leave the group; the revoke inside it finishes, releases and commits."""
         self._consumer.close()
 
-    def _take_all(self, messages: list[Message]) -> list[Record]:
+    def _take(self, messages: list[Message]) -> list[Record]:
         now = clock.monotonic()
-        return [record for message in messages if (record := self._take(message, now)) is not None]
+        records: list[Record] = []
+        if any(map(Message.error, messages)):
+            messages = self._without_errors(messages)
+        for partition, of_partition in groupby(messages, Message.partition):
+            for topic, part in groupby(of_partition, Message.topic):
+                # None: fetched before a revoke that has happened since.
+                assignment = self._assignments.get((topic, partition))  # type: ignore[arg-type]
+                if assignment is not None:
+                    records += self._deliver(list(part), assignment, now)
+        return records
 
-    def _take(self, message: Message, now: float) -> Record | None:
-        error = message.error()
-        if error is not None:
-            self._on_message_error(error, message)
-            return None
-        place = (str(message.topic()), int(message.partition() or 0))
-        epoch = self._ledger.epoch(place)
-        if epoch is None:
-            return None  # fetched before a revoke that has happened since
-        offset = int(message.offset() or 0)
-        record = self._reader.read(message, epoch, now)
-        if record is None:
-            self._ledger.pass_over(place, offset)
-            self.skipped[place[0]] = self.skipped.get(place[0], 0) + 1
-            return None
-        return record if self._ledger.deliver(place, offset, record.size) else None
+    def _deliver(self, messages: list[Message], assignment: Assignment, now: float) -> list[Record]:
+        """Note one partition's messages in the ledger, and return what is to be handled."""
+        place = assignment.place
+        records = self._reader.read(messages, assignment, now)
+        passed_over = len(messages) - len(records)
+        if passed_over:
+            self._ledger.pass_over(place, int(messages[-1].offset() or 0))
+            self.skipped[place[0]] = self.skipped.get(place[0], 0) + passed_over
+        if not records:
+            return records
+        self._touched.add(place)
+        offsets = [record.message.offset() for record in records]
+        new = self._ledger.deliver_all(place, offsets, self._reader.sizes(records))
+        if len(new) == len(offsets):
+            return records
+        by_offset = dict(zip(offsets, records, strict=True))
+        return [by_offset[offset] for offset in new]
+
+    def _without_errors(self, messages: list[Message]) -> list[Message]:
+        sound = []
+        for message in messages:
+            error = message.error()
+            if error is None:
+                sound.append(message)
+            else:
+                self._on_message_error(error, message)
+        return sound
 
     def _on_message_error(self, error: KafkaError, message: Message) -> None:
         topic, partition = str(message.topic()), message.partition()
@@ -153,23 +193,32 @@ class Intake:
         self._consumer.resume([start])
         self._paused.discard(place)
         self._epoch += 1
-        self._ledger.assign(place, self._epoch, None)
+        self._assign(place, None)
 
-    def _balance(self, touched: Collection[Place]) -> None:
+    def _is_tight(self, limit: int) -> bool:
+        most = self._bounds[0] - limit
+        self._tight = {place for place in self._tight if self._ledger.held(place)[0] > most}
+        return bool(self._tight)
+
+    def _balance(self, limit: int) -> None:
         records_bound, bytes_bound = self._bounds
-        over = [
-            place
-            for place in touched
-            if place not in self._paused and _exceeds(self._ledger.held(place), records_bound, bytes_bound)
-        ]
+        over = []
+        for place in self._touched:
+            held = self._ledger.held(place)
+            if held[0] > records_bound - limit and place not in self._paused:
+                self._tight.add(place)
+            if _exceeds(held, records_bound, bytes_bound) and place not in self._paused:
+                over.append(place)
+        self._touched.clear()
+        if over:
+            self._consumer.pause([TopicPartition(*place) for place in over])
+            self._paused.update(over)
+            self._tight.difference_update(over)
         under = [
             place
             for place in self._paused
             if not _exceeds(self._ledger.held(place), records_bound // 2, bytes_bound // 2)
         ]
-        if over:
-            self._consumer.pause([TopicPartition(*place) for place in over])
-            self._paused.update(over)
         if under:
             self._consumer.resume([TopicPartition(*place) for place in under])
             self._paused.difference_update(under)
@@ -188,7 +237,7 @@ class Intake:
                     start = OFFSET_BEGINNING
                 else:
                     self._refusal = _no_position(self._topics, tp.partition)
-            self._ledger.assign(place, self._epoch, committed)
+            self._assign(place, committed)
             self._starts[place] = start
             placed.append(_at(place, start))
         if self._incremental:
@@ -199,6 +248,11 @@ class Intake:
             consumer.resume(placed)  # a pause survives a re-assignment
             self._paused.difference_update((tp.topic, tp.partition) for tp in placed)
         self.assigned_once = True
+
+    def _assign(self, place: Place, committed: int | None) -> None:
+        self._changes += 1
+        self._ledger.assign(place, self._epoch, committed)
+        self._assignments[place] = self._reader.assignment(place, self._epoch)
 
     def _positions(self, consumer: Consumer, partitions: list[TopicPartition]) -> dict[Place, int | None]:
         """Return the group's committed offsets (None: never committed); empty when the broker does not say."""
@@ -223,8 +277,11 @@ class Intake:
     def _end(self, consumer: Consumer, partitions: list[TopicPartition], places: list[Place]) -> None:
         self._rebalanced.gone(places)
         for place in places:
+            self._changes += 1
             self._ledger.revoke(place)
+            self._assignments.pop(place, None)
             self._paused.discard(place)
+            self._tight.discard(place)
             self._starts.pop(place, None)
         if self._incremental:
             consumer.incremental_unassign(partitions)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from consumers.runtime.admission import Admission
-from consumers.runtime.inflight import InFlight
+from consumers.runtime.executors.interface import Executor
 from consumers.runtime.intake import Intake
 from consumers.runtime.lanes import Lanes
 from consumers.runtime.settlement import Settlement
@@ -24,7 +24,7 @@ class Measures:
         metrics: Metrics,
         intake: Intake,
         lanes: Lanes,
-        in_flight: InFlight,
+        executor: Executor,
         admission: Admission,
         settlement: Settlement,
     ) -> None:
@@ -32,7 +32,7 @@ class Measures:
         self._metrics = metrics
         self._intake = intake
         self._lanes = lanes
-        self._in_flight = in_flight
+        self._executor = executor
         self._admission = admission
         self._settlement = settlement
         self._tally = settlement.tally
@@ -44,8 +44,8 @@ class Measures:
             reason: metrics.gauge("orderflow_consumer_held_records", group=group, reason=reason)
             for reason in HoldReason
         }
-        self._tally.duration = metrics.histogram("orderflow_consumer_process_duration_seconds", group=group).observe
-        self._tally.age = metrics.histogram("orderflow_consumer_end_to_end_seconds", group=group).observe
+        metrics.show("orderflow_consumer_process_duration_seconds", self._tally.duration, group=group)
+        metrics.show("orderflow_consumer_end_to_end_seconds", self._tally.age, group=group)
 
     def flush_if_due(self, now: float) -> None:
         """Flush at most once a second."""
@@ -69,7 +69,7 @@ class Measures:
         self._all("orderflow_consumer_commits_total", "outcome", self._intake.commits.outcomes)
         self._all("orderflow_decode_errors_total", "reason", self._tally.decode_errors)
         now = clock.monotonic()
-        running = [record.started_at for record in self._in_flight if record.running and record.started_at is not None]
+        running = [call.began for call in self._executor.running()]
         self._inflight.set(len(running))
         self._oldest.set(now - min(running) if running else 0.0)
         held = self._lanes.held() | {HoldReason.UNROUTABLE: self._settlement.unroutable}

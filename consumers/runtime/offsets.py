@@ -1,6 +1,6 @@
 """Pure: what a worker may commit. The broker fences nothing; this ledger is the only fence."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 Place = tuple[str, int]  # topic, partition
@@ -67,6 +67,16 @@ class OffsetLedger:
         assigned.held_bytes += size
         return True
 
+    def deliver_all(self, place: Place, offsets: Sequence[int], sizes: Sequence[int]) -> Sequence[int]:
+        """Note delivered records as `deliver` does; returns the offsets that were not in hand already."""
+        assigned = self._assigned[place]
+        if not assigned.unresolved.keys().isdisjoint(offsets) or len(set(offsets)) != len(offsets):
+            return [offset for offset, size in zip(offsets, sizes, strict=True) if self.deliver(place, offset, size)]
+        assigned.unresolved.update(zip(offsets, sizes, strict=True))
+        assigned.next_offset = max(max(offsets) + 1, assigned.next_offset or 0)
+        assigned.held_bytes += sum(sizes)
+        return offsets
+
     def pass_over(self, place: Place, offset: int) -> None:
         """Note a delivered record that is done at once."""
         assigned = self._assigned[place]
@@ -78,6 +88,15 @@ class OffsetLedger:
         if assigned is None or assigned.epoch != epoch:
             return False
         assigned.held_bytes -= assigned.unresolved.pop(offset, 0)
+        return True
+
+    def resolve_all(self, place: Place, offsets: Iterable[int], epoch: int) -> bool:
+        """Note that records of one partition need nothing more, as `resolve` does."""
+        assigned = self._assigned.get(place)
+        if assigned is None or assigned.epoch != epoch:
+            return False
+        resolve = assigned.unresolved.pop
+        assigned.held_bytes -= sum([resolve(offset, 0) for offset in offsets])
         return True
 
     def held(self, place: Place) -> tuple[int, int]:

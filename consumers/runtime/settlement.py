@@ -3,11 +3,13 @@
 import random
 from collections.abc import Collection
 from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
 
 from consumers.runtime.claims import Claims, Pair, Release
 from consumers.runtime.complaints import Complaints
 from consumers.runtime.group import ConsumerGroup, Outcome
-from consumers.runtime.handling import Result
+from consumers.runtime.handling import NotReached, Result
 from consumers.runtime.inflight import InFlight
 from consumers.runtime.lanes import Lanes
 from consumers.runtime.offsets import OffsetLedger
@@ -58,7 +60,7 @@ class Settlement:
         tiers: tuple[int, ...],
         lanes: Lanes,
         ledger: OffsetLedger,
-        claims: Claims,
+        claims: Claims | None,
         in_flight: InFlight,
         router: Router[Record],
     ) -> None:
@@ -83,22 +85,27 @@ class Settlement:
 
     def finished(self, result: Result) -> None:
         """Take a handler's result. The handler's thread has returned."""
-        record, error = result.record, result.error
-        if record.abandoned:
-            return
-        record.running = False
-        self.tally.duration(result.seconds)
-        if record.lost:
-            self._claim_again(record)  # another owner may have it by now: mark nothing, route nothing
-        elif error is None:
-            if result.occurred_at is not None:
-                self.tally.age((clock.utc_now() - result.occurred_at).total_seconds())
-            self._endings.append(_Ending(record, None, result.outcome))
-        elif result.stage in (Stage.DECODE, Stage.VALIDATE):
-            self.tally.unreadable(error)
-            self._route(record, ToDlq(Disposition.POISON), error, result.stage, unsure=record.maybe_done)
-        else:
-            self.failed(record, error)
+        self.tally.durations(result.seconds)
+        if result.error is None:
+            self.tally.ages(result.occurred_at)
+            if self._claims is None:
+                self._resolve_all(result.records, result.outcome)
+                return
+        for record in result.records:
+            if record.abandoned:
+                continue
+            if isinstance(result.error, NotReached):
+                self._lanes.hold(record, 0.0, HoldReason.KEY)
+            elif record.lost:
+                self._claim_again(record)  # another owner may have it by now: mark nothing, route nothing
+            elif result.error is None:
+                self._endings.append(_Ending(record, None, result.outcome))
+            elif result.stage in (Stage.DECODE, Stage.VALIDATE):
+                self.tally.unreadable(result.error)
+                poison = ToDlq(Disposition.POISON)
+                self._route(record, poison, result.error, result.stage, unsure=record.maybe_done)
+            else:
+                self.failed(record, result.error)
 
     def failed(self, record: Record, error: BaseException) -> None:
         """Act on a handler that raised, came back too late, or never came back."""
@@ -155,6 +162,8 @@ class Settlement:
 
         Raises `ClaimsDown` without an answer; everything is then kept and told again.
         """
+        if self._claims is None or not self._endings:
+            return
         completing = [ending for ending in self._endings if ending.release is None]
         if completing:
             answers = self._claims.complete([(e.record.event_id, e.record.token) for e in completing])
@@ -180,6 +189,8 @@ class Settlement:
 
         Raises `ClaimsDown` without an answer.
         """
+        if self._claims is None:
+            return
         self._redis_ahead_ms = self._claims.time_ms() - clock.wall_ms()
         records = list(self._in_flight)
         if records:
@@ -202,6 +213,9 @@ class Settlement:
         first, most = _OUTAGE_SECONDS
         seconds = decided.seconds or min(most, first * 2**record.outages) * random.uniform(0.5, 1.0)  # noqa: S311 - jitter
         record.outages += 1
+        if self._claims is None:
+            self._claim_again(record, now + seconds, decided.reason)
+            return
         self._endings.append(
             _Ending(record, _release(record, started=True, unsure=unsure), "", (now + seconds, decided.reason))
         )
@@ -215,7 +229,7 @@ class Settlement:
         to = "dlq" if isinstance(decided, ToDlq) else f"{decided.seconds}s"
         self.tally.copy(to, error)
         outcome = "dead_lettered" if to == "dlq" else "retried"
-        self._routing[id(record)] = _Routing(record, pair, outcome, unsure, record.started_at is not None)
+        self._routing[id(record)] = _Routing(record, pair, outcome, unsure, record.started)
 
     def _resolve(self, record: Record, outcome: str) -> None:
         """Let go of a record that needs nothing more: its offset, its lane, its token."""
@@ -223,6 +237,17 @@ class Settlement:
         self.tally.resolved(record.topic, outcome)
         self._leave(record)
         self._lanes.done(record)
+
+    def _resolve_all(self, records: list[Record], outcome: str) -> None:
+        """Let go of records that nothing was claimed for, partition by partition."""
+        for assignment, part in groupby(records, attrgetter("assignment")):
+            done = [record for record in part if not record.abandoned]
+            if done:
+                self._ledger.resolve_all(
+                    assignment.place, [record.message.offset() for record in done], assignment.epoch
+                )
+                self._lanes.done_all(done)
+                self.tally.resolved(assignment.topic, outcome, len(done))
 
     def _claim_again(self, record: Record, until: float = 0.0, reason: HoldReason = HoldReason.BUSY) -> None:
         self._leave(record)

@@ -7,12 +7,12 @@ revoke, which has a budget.
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from operator import attrgetter
 
 from consumers.runtime.admission import Admission
 from consumers.runtime.claims import ClaimsDown
-from consumers.runtime.executor import Executor
+from consumers.runtime.executors.interface import Executor
 from consumers.runtime.handling import DeadlinePassed
-from consumers.runtime.inflight import InFlight
 from consumers.runtime.intake import Intake
 from consumers.runtime.lanes import Lanes
 from consumers.runtime.record import Place
@@ -26,6 +26,7 @@ _log = log.get(__name__)
 _IDLE_SECONDS = 0.1  # how long a poll may wait when nothing runs: also the longest answer to a stop
 _TURN_SECONDS = 0.005  # how long a turn waits for a handler to finish: also what a new record may wait meanwhile
 _STANDSTILL_SECONDS = 2.0  # longer between two turns, and the process itself stood still
+_LOOK_SECONDS = 0.25  # how often a worker looks for handlers that hang
 _PROBE_SECONDS = (0.1, 5.0)  # back-off of calls to a Redis that does not answer
 
 
@@ -37,8 +38,7 @@ class HandlerHung(OrderflowError):
 class Pace:
     """The times and sizes that a worker goes by; seconds."""
 
-    slots: int
-    batch_records: int
+    read_records: int
     deadline: float
     lease: float
     revoke_budget: float
@@ -53,7 +53,6 @@ class Worker:
         *,
         intake: Intake,
         lanes: Lanes,
-        in_flight: InFlight,
         executor: Executor,
         admission: Admission,
         settlement: Settlement,
@@ -61,7 +60,6 @@ class Worker:
         self._pace = pace
         self._intake = intake
         self._lanes = lanes
-        self._in_flight = in_flight
         self._executor = executor
         self._admission = admission
         self._settlement = settlement
@@ -70,6 +68,7 @@ class Worker:
         self._probe_wait = _PROBE_SECONDS[0]
         self._leaving_since: float | None = None
         self._looked_at = clock.monotonic()
+        self._look_at = 0.0
 
     def run(self, stop: Stop, each_turn: Callable[[float], None]) -> None:
         """Work until `stop`, then finish or release, commit and leave the group; `each_turn` gets monotonic seconds.
@@ -84,18 +83,19 @@ class Worker:
         finally:
             self._intake.close()
             self._executor.stop()
-            if self._in_flight:
-                _log.warning("left with handlers still running; their leases will end", events=len(self._in_flight))
+            if self._executor.busy:
+                _log.warning("left with handlers still running; their leases will end", calls=self._executor.busy)
 
     def turn(self) -> float:
         """One turn: read, admit, settle, commit. Returns when it ended."""
-        records = self._intake.read(self._patience(clock.monotonic()), self._pace.batch_records)
+        records = self._intake.read(self._patience(clock.monotonic()), self._pace.read_records)
         now = clock.monotonic()  # after the read: what has no delay is due by now
-        for record in records:
-            if record.event_id:
-                self._lanes.add(record, now)
-            else:
-                self._settlement.unreadable(record)
+        if any(map(attrgetter("unreadable"), records)):
+            for record in records:
+                if record.unreadable:
+                    self._settlement.unreadable(record)
+            records = [record for record in records if not record.unreadable]
+        self._lanes.add_all(records, now)
         self._look_for_hung(now)
         self._admit(now)
         self._settle(_TURN_SECONDS if self._executor.busy else 0.0)
@@ -121,10 +121,8 @@ class Worker:
         if now < self._settlement.resting_until or self._leaving_since is not None or not self._redis_answers(now):
             return
         try:
-            for run in self._admission.admit(now, self._pace.slots - self._executor.busy):
-                for record in run:
-                    record.started_at, record.running = now, True
-                self._executor.start(run)
+            if runs := self._admission.admit(now, self._executor.room()):
+                self._executor.start(runs)
         except ClaimsDown as error:
             self._redis_is_down(now, error)
 
@@ -164,34 +162,34 @@ class Worker:
         return min(_IDLE_SECONDS, _IDLE_SECONDS if soonest is None else max(soonest, barred, 0.0))
 
     def _unsettled(self, places: Collection[Place]) -> bool:
-        return self._settlement.owes(places) or any(record.place in places for record in self._in_flight)
+        return self._intake.out(places) or self._settlement.owes(places)
 
     def _forgive_standstill(self, now: float) -> None:
         """Give handlers the time back for which the whole process was frozen, they included."""
         gap, self._looked_at = now - self._looked_at, now
         if gap > _STANDSTILL_SECONDS:
-            for record in self._in_flight:
-                record.started_at = record.started_at and record.started_at + gap
+            for call in self._executor.running():
+                call.began += gap
 
     def _look_for_hung(self, now: float) -> None:
         """Leave when a handler has not returned for two deadlines: no intake, drain the rest, route it, exit."""
         self._forgive_standstill(now)
-        hung = [
-            record
-            for record in self._in_flight
-            if record.running and now - (record.started_at or now) > 2 * self._pace.deadline
-        ]
+        if now < self._look_at and self._leaving_since is None:
+            return
+        self._look_at = now + min(_LOOK_SECONDS, self._pace.deadline / 4)
+        calls = [call for call in self._executor.running() if now - call.began > 2 * self._pace.deadline]
+        hung = [record for call in calls for record in call.records if not record.abandoned]
         if hung and self._leaving_since is None:
             self._leaving_since = now
             _log.error("a handler hangs; this worker drains and leaves", events=[record.event_id for record in hung])
         if self._leaving_since is None:
             return
-        others = len(self._in_flight) - len(hung)
-        if others and now - self._leaving_since < self._pace.deadline:
+        others = self._executor.busy - len(calls) + len(self._settlement)
+        if hung and others and now - self._leaving_since < self._pace.deadline:
             return
         for record in hung:
-            record.abandoned, record.running = True, False
+            record.abandoned = True
             if not record.lost:
                 self._settlement.failed(record, DeadlinePassed(f"no answer for {2 * self._pace.deadline:g} s"))
-        if not self._in_flight or now - self._leaving_since > 2 * self._pace.deadline:
+        if not len(self._settlement) or now - self._leaving_since > 2 * self._pace.deadline:
             raise HandlerHung(f"a handler did not return within {2 * self._pace.deadline:g} s; start this worker again")

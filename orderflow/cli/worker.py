@@ -12,7 +12,7 @@ def worker(
     from consumers.runtime.assembly import run_group
     from consumers.runtime.loading import is_listed, load_group
     from orderflow.core import log
-    from orderflow.core.lifecycle import Stop, stop_on_signals
+    from orderflow.core.lifecycle import Stop, quiet_collector, stop_on_signals
     from orderflow.core.metrics import Metrics
     from orderflow.core.settings import load
     from orderflow.ops.provision.readiness import assert_worker_may_start
@@ -26,4 +26,5 @@ def worker(
     if settings.worker.metrics_port is not None:
         metrics.serve(settings.worker.metrics_host, settings.worker.metrics_port)
     with stop_on_signals(Stop(), budget_seconds=settings.worker.stop_budget_seconds) as stop:
+        quiet_collector()
         run_group(loaded, settings, stop, metrics)

@@ -1,9 +1,10 @@
 """Events and deliveries to call a handler with; every value can be given, the rest is made up."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 from consumers.runtime.group import Delivery
 from orderflow.core import clock
@@ -59,12 +60,30 @@ def order_cancelled(order: OrderCreated, **given: Any) -> OrderCancelled:
     return OrderCancelled(**(fields | given))
 
 
+@dataclass(frozen=True, slots=True)
+class GivenDelivery:
+    """A `Delivery` that no broker made."""
+
+    group: str
+    event_id: str
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes
+    headers: Sequence[tuple[str, bytes | None]]
+    attempt: int
+    replay_count: int
+    maybe_done: bool
+    idempotency_epoch: int
+
+
 def delivery_of(event: Event, group: str, **given: Any) -> Delivery:
     """Return a first delivery of the event to the group, encoded as a producer does; `given` replaces any field."""
-    event_id: UUID = event.event_id
     fields: dict[str, Any] = {
         "group": group,
-        "event_id": event_id,
+        "event_id": str(event.event_id),
         "topic": "orders",
         "partition": 0,
         "offset": 0,
@@ -77,4 +96,4 @@ def delivery_of(event: Event, group: str, **given: Any) -> Delivery:
         "maybe_done": False,
         "idempotency_epoch": 0,
     }
-    return Delivery(**(fields | given))
+    return GivenDelivery(**(fields | given))

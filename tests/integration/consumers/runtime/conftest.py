@@ -20,10 +20,11 @@ from orderflow.testing import make_group, order_created
 from retry.failure import Failure
 from retry.policy import Stage, ToDlq, ToTier
 from retry.router import Confirmed
-from retry.story import Origin, Pair, Story
+from retry.story import Pair
 from schemas import codec
 from schemas.events import Event
 from schemas.headers import event_headers
+from tests import records
 
 TIERS = (1, 5, 30)
 SLOTS = 100
@@ -77,20 +78,13 @@ class Desk:
         event = event or order_created()
         value = codec.encode(event)
         given: dict[str, Any] = {
-            "topic": "orders",
-            "partition": 0,
-            "offset": offset,
-            "epoch": 1,
             "key": str(event.order_id).encode(),
             "value": value,
             "headers": [*event_headers(event)],
-            "timestamp_ms": 1_000,
-            "due": 0.0,
-            "story": Story(Origin("orders", 0, offset, 1_000), attempts=attempts),
             "event_id": str(event.event_id),
             "payload_hash": payload_hash(value),
         }
-        record = Record(**(given | fields))
+        record = records.make(offset=offset, attempts=attempts, **(given | fields))
         self.ledger.deliver(record.place, record.offset, len(value))
         self.lanes.add(record, clock.monotonic())
         return record
@@ -100,12 +94,12 @@ class Desk:
         now = clock.monotonic()
         runs = self.admission.admit(now, SLOTS)
         for record in (record for run in runs for record in run):
-            record.started_at, record.running = now, True
+            record.started = True
         return runs
 
     def finish(self, record: Record, error: Exception | None = None, stage: Stage = Stage.HANDLE) -> None:
         """Say how its handler ended."""
-        self.settlement.finished(Result(record, Outcome.PROCESSED, error, stage, 0.1, None))
+        self.settlement.finished(Result([record], Outcome.PROCESSED, error, stage))
 
     def settle(self) -> None:
         """Take confirmations, and tell Redis."""

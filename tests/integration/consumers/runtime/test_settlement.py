@@ -266,7 +266,7 @@ def test_a_claim_given_back_unused_leaves_no_trace(open_desk: OpenDesk, redis_se
 def test_the_result_of_an_abandoned_handler_comes_too_late(open_desk: OpenDesk) -> None:
     desk = open_desk()
     record = started(desk)
-    record.abandoned, record.running = True, False
+    record.abandoned = True
     desk.settlement.failed(record, DeadlinePassed("never came back"))
     desk.finish(record)
     desk.copies.confirm()

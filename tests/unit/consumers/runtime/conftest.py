@@ -8,10 +8,10 @@ import pytest
 from consumers.runtime.claims import payload_hash
 from consumers.runtime.record import Record
 from orderflow.testing import order_created
-from retry.story import Origin, Story
 from schemas import codec
 from schemas.events import Event
-from schemas.headers import Headers, event_headers
+from schemas.headers import event_headers
+from tests import records
 
 MakeRecord = Callable[..., Record]
 
@@ -24,22 +24,18 @@ def make_record() -> MakeRecord:
         event: Event | None = None, *, offset: int = 0, partition: int = 0, attempts: int = 0, **fields: Any
     ) -> Record:
         event = event or order_created()
-        value = codec.encode(event)
-        headers: Headers = [*event_headers(event)]
         given: dict[str, Any] = {
-            "topic": "orders",
-            "partition": partition,
-            "offset": offset,
-            "epoch": 1,
             "key": str(event.order_id).encode(),
-            "value": value,
-            "headers": headers,
-            "timestamp_ms": 1_000,
-            "due": 0.0,
-            "story": Story(Origin("orders", partition, offset, 1_000), attempts=attempts),
+            "value": codec.encode(event),
+            "headers": [*event_headers(event)],
             "event_id": str(event.event_id),
-            "payload_hash": payload_hash(value),
         }
-        return Record(**(given | fields))
+        given |= fields
+        return records.make(
+            offset=offset,
+            partition=partition,
+            attempts=attempts,
+            **({"payload_hash": payload_hash(given["value"])} | given),
+        )
 
     return make

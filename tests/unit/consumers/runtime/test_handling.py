@@ -2,14 +2,16 @@
 
 import io
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import zip_longest
 from typing import Any
 
 import fastavro
 import pytest
 
 from consumers.runtime.group import ConsumerGroup, Delivery, Outcome
-from consumers.runtime.handling import DeadlinePassed, Handling, LeaseLost, Result
+from consumers.runtime.handling import DeadlinePassed, Ended, Handling, LeaseLost, NotReached, Result
 from consumers.runtime.record import Record
 from orderflow.core import clock
 from orderflow.testing import make_group, order_created
@@ -23,12 +25,47 @@ MakeRecord = Callable[..., Record]
 Batch = list[tuple[Event, Delivery]]
 
 
-def results(group: ConsumerGroup, *run: Record, deadline: float = 30.0, dependencies: Any = None) -> list[Result]:
-    handling = Handling(group, dependencies, deadline_seconds=deadline, idempotency_epoch=7)
-    return list(handling.handle(list(run)))
+@dataclass(frozen=True)
+class One:
+    """What came out for one record."""
+
+    record: Record
+    outcome: Outcome
+    error: BaseException | None
+    stage: Stage
+    occurred_at: datetime | None
 
 
-def one(group: ConsumerGroup, record: Record, **how: Any) -> Result:
+def drive(handling: Handling, *runs: list[Record]) -> list[Result]:
+    """Make the calls as a thread does."""
+    results: list[Result] = []
+    calls = handling.calls(runs, results)
+    call = next(calls, None)
+    while call is not None:
+        handler, arguments = call
+        ended: Ended = (None, None)
+        try:
+            ended = (handler(*arguments), None)
+        except BaseException as error:  # noqa: BLE001 - as the executors do
+            ended = (None, error)
+        try:
+            call = calls.send(ended)
+        except StopIteration:
+            call = None
+    return results
+
+
+def results(group: ConsumerGroup, *run: Record, deadline: float = 30.0, dependencies: Any = None) -> list[One]:
+    handling = Handling(group, dependencies, deadline_seconds=deadline)
+    runs = [list(run)] if group.batch_handler else [[record] for record in run]
+    return [
+        One(record, result.outcome, result.error, result.stage, moment)
+        for result in drive(handling, *runs)
+        for record, moment in zip_longest(result.records, result.occurred_at)
+    ]
+
+
+def one(group: ConsumerGroup, record: Record, **how: Any) -> One:
     (result,) = results(group, record, **how)
     return result
 
@@ -61,7 +98,7 @@ def test_a_handler_gets_the_event_its_delivery_and_its_dependencies(make_record:
     assert result.occurred_at == event.occurred_at
     ((seen, delivery, deps),) = got
     assert (seen, deps) == (event, "deps")
-    assert (delivery.group, delivery.event_id, delivery.value) == (group.name, event.event_id, record.value)
+    assert (delivery.group, delivery.event_id, delivery.value) == ("mine", str(event.event_id), record.value)
     assert (delivery.topic, delivery.partition, delivery.offset) == ("orders", 3, 5)
     assert (delivery.attempt, delivery.replay_count, delivery.maybe_done) == (3, 0, True)
     assert delivery.idempotency_epoch == 7
@@ -178,15 +215,39 @@ def test_a_batch_that_raises_is_tried_one_by_one_and_told_that_it_may_be_done(ma
 def test_one_by_one_each_has_the_time_of_its_own_call(make_record: MakeRecord) -> None:
     def handle(batch: Batch, _deps: Any) -> None:
         if len(batch) > 1:
+            clock.monotonic()
             raise ValueError("not together")
 
-    run = [make_record(offset=n, started_at=1.0) for n in range(3)]
+    handling = Handling(batch_group(handle), None, deadline_seconds=30.0)
     began = clock.monotonic()
-    handling = Handling(batch_group(handle), None, deadline_seconds=30.0, idempotency_epoch=0)
-    starts = [[record.started_at or 0.0 for record in run] for _ in handling.handle(run)]
-    assert starts[0][0] >= began
-    assert starts[0][2] >= began  # it has not run, and does not hang
-    assert starts[2][2] > starts[0][2]
+    found = drive(handling, [make_record(offset=n) for n in range(3)])
+    assert sum(sum(result.seconds) for result in found) <= clock.monotonic() - began
+    assert [len(result.records) for result in found] == [1, 1, 1]
+
+
+def test_records_of_a_key_behind_one_that_failed_are_not_run(make_record: MakeRecord) -> None:
+    seen: list[int] = []
+    group = make_group(claims=False)
+
+    @group.on(OrderCreated)
+    def handle(_event: OrderCreated, delivery: Delivery, _deps: Any) -> None:
+        seen.append(delivery.offset)
+        if delivery.offset == 1:
+            raise Outage("down")
+
+    handling = Handling(group, None, deadline_seconds=30.0)
+    found = drive(handling, [make_record(offset=n) for n in range(4)], [make_record(offset=4)])
+    assert seen == [0, 1, 4]
+    told = [([record.offset for record in result.records], type(result.error)) for result in found]
+    assert told == [([0], type(None)), ([1], Outage), ([2, 3], NotReached), ([4], type(None))]
+
+
+def test_an_undecoded_value_is_handed_over_as_it_is(make_record: MakeRecord) -> None:
+    got: list[tuple[bytes, Delivery]] = []
+    group = make_group(claims=False)
+    group.on(bytes)(lambda value, delivery, _deps: got.append((value, delivery)))
+    (result,) = results(group, make_record(value=b"no frame at all"))
+    assert (result.error, got[0][0]) == (None, b"no frame at all")
 
 
 @pytest.mark.parametrize("error", [Outage("down"), Throttled("slow", after=1.0), ConnectionError("down")])

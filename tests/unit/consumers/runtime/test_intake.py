@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, Message, TopicPartition
 
 from consumers.runtime import intake as module
 from consumers.runtime.brokerclock import BrokerClock
@@ -18,44 +18,19 @@ from orderflow.testing import make_group, order_created
 from schemas import codec
 from schemas.catalog import Catalog
 from schemas.events import OrderCreated
-from schemas.headers import Headers, event_headers
+from schemas.headers import event_headers
 
 TOPICS = GroupTopics("orders", "mine", (1, 5, 30))
 Action = Callable[[], None]
 TIER = next(iter(TOPICS.tiers))
 
 
-class Message:
-    """A record of the source at an offset."""
-
-    def __init__(self, offset: int) -> None:
-        event = order_created()
-        self._offset, self._value = offset, codec.encode(event)
-        self._headers: Headers = [*event_headers(event)]
-
-    def error(self) -> None:
-        return None
-
-    def topic(self) -> str:
-        return "orders"
-
-    def partition(self) -> int:
-        return 0
-
-    def offset(self) -> int:
-        return self._offset
-
-    def key(self) -> bytes:
-        return b"key"
-
-    def value(self) -> bytes:
-        return self._value
-
-    def headers(self) -> Headers:
-        return self._headers
-
-    def timestamp(self) -> tuple[int, int]:
-        return 1, 1_000
+def source(offset: int, *more: tuple[str, bytes]) -> Message:
+    """Return a record of the source at an offset."""
+    event = order_created()
+    return Message(
+        "orders", 0, offset, b"key", codec.encode(event), [*event_headers(event), *more], timestamp=(1, 1_000)
+    )
 
 
 class Scripted:
@@ -85,7 +60,7 @@ class Scripted:
         if not self.log:
             return None
         message = self.log.pop(0)
-        self.positions["orders", 0] = message.offset() + 1
+        self.positions["orders", 0] = (message.offset() or 0) + 1
         return message
 
     def committed(self, places: list[TopicPartition], timeout: float) -> list[TopicPartition]:
@@ -158,7 +133,7 @@ Opened = tuple[Intake, Scripted, OffsetLedger]
 def test_a_revoke_between_two_reads_does_not_commit_what_the_first_one_gave(opened: Opened) -> None:
     intake, consumer, _ = opened
     consumer.rebalance("on_assign", ("orders", 0))
-    consumer.log = [Message(10), Message(11)]
+    consumer.log = [source(10), source(11)]
     consumer.consume_first = lambda: consumer.rebalance("on_revoke", ("orders", 0))
     assert intake.read(0.0, 10) == []
     assert all(commit.get(("orders", 0), 0) <= 10 for commit in consumer.commits)
@@ -167,7 +142,7 @@ def test_a_revoke_between_two_reads_does_not_commit_what_the_first_one_gave(open
 def test_what_was_read_before_a_revoke_is_not_delivered_under_the_next_assignment(opened: Opened) -> None:
     intake, consumer, ledger = opened
     consumer.rebalance("on_assign", ("orders", 0))
-    consumer.log = [Message(12)]
+    consumer.log = [source(12)]
 
     def away_and_back() -> None:
         consumer.rebalance("on_lost", ("orders", 0))
@@ -176,7 +151,7 @@ def test_what_was_read_before_a_revoke_is_not_delivered_under_the_next_assignmen
     consumer.consume_first = away_and_back
     assert intake.read(0.0, 10) == []
     consumer.consume_first = lambda: None
-    consumer.log = [Message(10), Message(11), Message(12)]
+    consumer.log = [source(10), source(11), source(12)]
     assert [record.offset for record in intake.read(0.0, 10)] == [10, 11, 12]
     assert ledger.held(("orders", 0))[0] == 3
 
@@ -184,11 +159,10 @@ def test_what_was_read_before_a_revoke_is_not_delivered_under_the_next_assignmen
 def test_all_bytes_of_a_record_count_against_its_partitions_bound(opened: Opened) -> None:
     intake, consumer, ledger = opened
     consumer.rebalance("on_assign", ("orders", 0))
-    message = Message(10)
-    message.headers().append(("note", b"h" * 50_000))
+    message = source(10, ("note", b"h" * 50_000))
     consumer.log = [message]
     assert len(intake.read(0.0, 10)) == 1
-    assert ledger.held(("orders", 0))[1] > 50_000 + len(message.value()) + len(message.key())
+    assert ledger.held(("orders", 0))[1] > 50_000 + len(message.value() or b"") + len("key")
 
 
 def test_own_topics_without_a_position_start_at_the_beginning(opened: Opened) -> None:

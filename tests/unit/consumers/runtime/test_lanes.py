@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from consumers.runtime.lanes import Lanes
 from consumers.runtime.record import Record
 from orderflow.core.holds import HoldReason
-from retry.story import Origin, Story
+from tests import records
 
 
 def record(
@@ -21,19 +21,7 @@ def record(
     partition: int = 0,
     attempts: int = 0,
 ) -> Record:
-    return Record(
-        topic=topic,
-        partition=partition,
-        offset=offset,
-        epoch=1,
-        key=key,
-        value=b"",
-        headers=[],
-        timestamp_ms=0,
-        due=due,
-        story=Story(Origin(topic, partition, offset, 0), attempts=attempts),
-        event_id=f"{topic}-{partition}-{offset}",
-    )
+    return records.make(topic, partition, offset, key=key, due=due, attempts=attempts)
 
 
 def taken(lanes: Lanes, now: float = 0.0, runs: int = 100) -> list[list[int]]:
@@ -73,7 +61,6 @@ def test_a_record_is_not_taken_before_it_is_due_and_blocks_nobody() -> None:
     assert taken(lanes, 4.999) == [[1]]
     assert lanes.next_time(4.0) == 1.0
     assert lanes.held()[HoldReason.NOT_DUE] == 1
-    lanes.done(record(1))
 
 
 def test_due_records_come_out_by_due_time() -> None:
@@ -130,6 +117,41 @@ def test_one_held_record_can_be_taken_past_its_hold() -> None:
     assert taken(lanes) == []
     lanes.done(alone)
     assert taken(lanes) == [[1]]
+
+
+def test_a_key_may_have_several_records_in_one_run_and_what_comes_back_keeps_its_order() -> None:
+    lanes = Lanes("key", run_records=3)
+    lanes.add_all([record(offset) for offset in range(5)], 0.0)
+    ((first,),) = lanes.take(0.0, 10)
+    assert taken(lanes) == []
+    lanes.done(first)
+    ((one, two, three),) = lanes.take(0.0, 10)
+    assert [one.offset, two.offset, three.offset] == [1, 2, 3]
+    lanes.hold(three, 0.0, HoldReason.KEY)
+    lanes.hold(two, 7.0, HoldReason.OUTAGE)
+    assert taken(lanes, 7.0) == []
+    lanes.done(one)
+    assert taken(lanes, 6.0) == []
+    assert taken(lanes, 7.0) == [[2, 3, 4]]
+
+
+def test_dropping_a_partition_closes_no_key_that_another_partition_waits_for() -> None:
+    lanes = Lanes("key")
+    lanes.add(record(0, topic="orders.email.retry.1s"), 0.0)
+    lanes.add(record(1), 0.0)
+    lanes.drop([("orders.email.retry.1s", 0)])
+    assert taken(lanes) == [[1]]
+
+
+def test_what_is_out_is_counted_by_assignment() -> None:
+    lanes = Lanes("key")
+    first, second = record(0, b"a"), record(1, b"b")
+    lanes.add_all([first, second], 0.0)
+    lanes.take(0.0, 10)
+    assert (first.assignment.out, second.assignment.out) == (1, 1)
+    lanes.done(first)
+    lanes.hold(second, 1.0, HoldReason.BUSY)
+    assert (first.assignment.out, second.assignment.out) == (0, 0)
 
 
 def test_dropping_a_partition_forgets_what_waits_and_keeps_what_runs() -> None:
