@@ -1,10 +1,12 @@
 """A worker's counts, kept as plain ints on the hot path and put into the metrics once a second."""
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 from consumers.runtime.admission import Admission
 from consumers.runtime.executors.interface import Executor
+from consumers.runtime.group import Outcome
 from consumers.runtime.intake import Intake
 from consumers.runtime.lanes import Lanes
 from consumers.runtime.settlement import Settlement
@@ -55,10 +57,10 @@ class Measures:
 
     def flush(self) -> None:
         """Bring the metrics up to date."""
-        for (topic, outcome), number in self._tally.records.items():
+        # Both skip: a handler says so of an event, and types that nobody handles are passed over.
+        passed_over = Counter({(topic, str(Outcome.SKIPPED)): number for topic, number in self._intake.skipped.items()})
+        for (topic, outcome), number in (self._tally.records + passed_over).items():
             self._grow("orderflow_consumer_records_total", number, topic=topic, outcome=outcome)
-        for topic, number in self._intake.skipped.items():
-            self._grow("orderflow_consumer_records_total", number, topic=topic, outcome="skipped")
         for (to, error), number in self._tally.copies.items():
             if to == "dlq":
                 self._grow("orderflow_dlq_published_total", number, error=error)
