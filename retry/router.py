@@ -20,6 +20,9 @@ from retry.story import Pair, Story, headers_for_dlq, headers_for_tier
 FIRST_BACKOFF_SECONDS = 0.1
 LONGEST_BACKOFF_SECONDS = 5.0
 _RENEW_SECONDS = 1.0
+# Without a copy under way the producer has nothing to say but errors of its connection. Each call gives the
+# interpreter away, and takes up to 5 ms to get it back while handlers compute.
+_IDLE_SECONDS = 0.1
 
 _BACKOFF_DOUBLINGS = 10
 
@@ -99,7 +102,7 @@ class Router(Generic[T]):
         self._tiers = {seconds: topic for topic, seconds in topics.tiers.items()}
         self._unsent: list[Copy[T]] = []
         self._unconfirmed: set[Copy[T]] = set()
-        self._may_renew_at = float("-inf")
+        self._may_renew_at = self._idle_until = float("-inf")
         self._limit = log.RateLimited(every=10.0)
 
     def __len__(self) -> int:
@@ -138,6 +141,9 @@ class Router(Generic[T]):
 
         `now` is monotonic seconds. Call it at every turn of the loop.
         """
+        if not self._unconfirmed and now < self._idle_until:
+            return []
+        self._idle_until = now + _IDLE_SECONDS
         reports = self._publisher.poll(0.0)
         if self._publisher.failed and now >= self._may_renew_at:
             # A fatal error never heals: what the old producer held is unknown, and is produced again.

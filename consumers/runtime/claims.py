@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import redis
 from redis.backoff import NoBackoff
@@ -53,8 +53,10 @@ class Answer(StrEnum):
     POISON = "poison"  # owned; it took the process with it three times
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimRequest:
+_ANSWERS = {answer.value.encode(): answer for answer in Answer}
+
+
+class ClaimRequest(NamedTuple):
     """One record that asks to run; `token` is new for every try, `alone` says that the caller holds no other claim."""
 
     event_id: str
@@ -64,8 +66,7 @@ class ClaimRequest:
     alone: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimReply:
+class ClaimReply(NamedTuple):
     """Redis' answer. `busy_ms` and `owner` (the owner's token) are set when BUSY; call `start` when `crashes` > 0."""
 
     answer: Answer
@@ -154,7 +155,7 @@ class Claims:
             for request in requests
         ]
         return [
-            ClaimReply(Answer(answer.decode()), crashes, busy_ms, owner.decode())
+            ClaimReply(_ANSWERS[answer], crashes, busy_ms, owner.decode())
             for answer, crashes, busy_ms, owner in self._run(self._claim, calls)
         ]
 

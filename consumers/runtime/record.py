@@ -147,8 +147,8 @@ class Record:
     @property
     def size(self) -> int:
         """Bytes of key, value and headers."""
-        headers = sum(len(name) + len(value or b"") for name, value in self.headers)
-        return len(self.key or b"") + len(self.message) + headers
+        headers = sum([len(name) + len(value or b"") for name, value in self.headers])
+        return len(self.message.key() or b"") + len(self.message) + headers
 
     @property
     def pair(self) -> Pair:

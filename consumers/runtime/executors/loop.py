@@ -57,6 +57,7 @@ class LoopExecutor:
         self._under_way: dict[asyncio.Task[None], Running] = {}
         self._finished: list[Result] = []
         self._finished_runs = 0
+        self._flushes = False
         self._results: SimpleQueue[tuple[list[Result], int]] = SimpleQueue()
         self.busy = 0
         self._loop.call_soon_threadsafe(self._cancel_the_late)
@@ -98,8 +99,8 @@ class LoopExecutor:
             self._under_way[task] = under_way
 
     async def _run(self, run: Run, under_way: Running) -> None:
-        results: list[Result] = []
-        calls = self._handling.calls([run], results)
+        # All tasks add to one list, so that what ends in one round of the loop comes back as one result.
+        calls = self._handling.calls([run], self._finished)
         call: Call | None = next(calls, None)
         while call is not None:
             under_way.call, under_way.began = call, clock.monotonic()
@@ -114,20 +115,23 @@ class LoopExecutor:
                 call = calls.send((returned, error))
             except StopIteration:
                 call = None
-        self._ended(results)
-
-    def _ended(self, results: list[Result]) -> None:
-        """Hand over what has ended in this round of the loop, all at once: each hand-over wakes a thread."""
-        if not self._finished_runs:
-            self._loop.call_soon(self._flush)
-        self._finished += results
+            self._flush_soon()
         self._finished_runs += 1
+        self._flush_soon()
         del self._under_way[_task()]
         self._begin([])
 
+    def _flush_soon(self) -> None:
+        """Hand over what has ended in this round of the loop all at once: each hand-over wakes a thread."""
+        if not self._flushes:
+            self._flushes = True
+            self._loop.call_soon(self._flush)
+
     def _flush(self) -> None:
-        self._results.put((self._finished, self._finished_runs))
-        self._finished, self._finished_runs = [], 0
+        self._flushes = False
+        self._results.put((self._finished.copy(), self._finished_runs))
+        self._finished.clear()
+        self._finished_runs = 0
 
     def _cancel_the_late(self) -> None:
         late = clock.monotonic() - self._deadline
