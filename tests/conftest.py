@@ -16,6 +16,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import psycopg
 import pytest
 import redis
@@ -42,6 +43,10 @@ from producers.bell import Bell
 from producers.store import Store
 from tests.stacks import choice
 from tests.stacks.interface import Stack
+
+# How long an example takes says more about the machine than about the code; a machine that is busy is no failure.
+hypothesis.settings.register_profile("orderflow", deadline=None)
+hypothesis.settings.load_profile("orderflow")
 
 CHOICE = pytest.StashKey[str | None]()
 # Random, so that two runs on one joined stack rarely meet; database 0 is the stack's own.
