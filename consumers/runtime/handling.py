@@ -69,18 +69,25 @@ class Handling:
                 yield from self._batch(run, self._group.batch_handler, results)
             return
         handlers, raw, dependencies = self._group.handlers, self._group.raw, self._dependencies
-        monotonic = clock.monotonic
+        monotonic, read, deadline = clock.monotonic, self._read, self._deadline
         for run in runs:
             for number, record in enumerate(run, 1):
-                event = self._read(record, results)
+                event = read(record, results)
                 if event is not None:
                     began = monotonic()
                     returned, error = yield handlers[RAW if raw else event.type_name], (event, record, dependencies)
                     seconds = monotonic() - began
-                    if error is None:
-                        self._returned(record, event, returned, seconds, results)
-                    else:
-                        self._failed([(event, record)], error, seconds, results)
+                    if error is None and returned is None and seconds <= deadline:
+                        last = results[-1] if results else None
+                        if last is None or last.error is not None or last.outcome is not Outcome.PROCESSED:
+                            last = Result([])
+                            results.append(last)
+                        last.records.append(record)
+                        last.seconds.append(seconds)
+                        if not raw:
+                            last.occurred_at.append(event.occurred_at)
+                        continue
+                    self._ended(record, event, returned, error, seconds, results)
                 if number < len(run) and results[-1].error is not None:
                     results.append(Result(run[number:], error=NotReached()))
                     break
@@ -106,7 +113,7 @@ class Handling:
             outcomes, error = _list_of(returned, len(batch))
             if error is None:
                 for (event, record), outcome in zip(batch, outcomes, strict=True):
-                    self._returned(record, event, outcome, seconds / len(batch), results)
+                    self._ended(record, event, outcome, None, seconds / len(batch), results)
                 return
         if len(batch) == 1 or is_about_us(error, permanent=self._group.permanent, outage=self._group.outage):
             self._failed(batch, error, seconds, results)
@@ -121,7 +128,7 @@ class Handling:
             results.append(Result([record], error=LeaseLost("the lease was over before the handler began")))
             return None
         if self._group.raw:
-            return record.value
+            return record.message.value()
         try:
             event = self._decode(record.message.value())
         except InvalidEvent as error:
@@ -135,24 +142,28 @@ class Handling:
             return None
         return event
 
-    def _returned(self, record: Record, event: Any, returned: object, seconds: float, results: list[Result]) -> None:
-        """Note what one record's handler returned; anything but None or an Outcome may well mean "not done"."""
-        outcome: Any = Outcome.PROCESSED if returned is None else returned
-        if seconds > self._deadline:
-            self._failed([(event, record)], self._too_late(seconds), seconds, results)
+    def _ended(
+        self,
+        record: Record,
+        event: Any,
+        returned: object,
+        error: BaseException | None,
+        seconds: float,
+        results: list[Result],
+    ) -> None:
+        """Note how one record's handler ended; what is no None and no Outcome may well mean "not done"."""
+        if error is None and seconds > self._deadline:
+            error = self._too_late(seconds)
+        if error is None and returned is not None and not isinstance(returned, Outcome):
+            error = TypeError(f"the handler returned {type(returned).__name__}, which is neither None nor an Outcome")
+        if error is not None:
+            self._failed([(event, record)], error, seconds, results)
             return
-        if returned is not None and not isinstance(outcome, Outcome):
-            what = f"the handler returned {type(returned).__name__}, which is neither None nor an Outcome"
-            self._failed([(event, record)], TypeError(what), seconds, results)
-            return
-        last = results[-1] if results else None
-        if last is None or last.outcome is not outcome or last.error is not None:
-            last = Result([], outcome)
-            results.append(last)
-        last.records.append(record)
-        last.seconds.append(seconds)
-        if event.__class__ is not bytes:
-            last.occurred_at.append(event.occurred_at)
+        result = Result([record], returned if isinstance(returned, Outcome) else Outcome.PROCESSED)
+        result.seconds = [seconds]
+        if not self._group.raw:
+            result.occurred_at = [event.occurred_at]
+        results.append(result)
 
     def _failed(
         self, batch: list[tuple[Any, Record]], error: BaseException, seconds: float, results: list[Result]
