@@ -1,5 +1,7 @@
-"""A worker is frozen for longer than its lease and its session, and wakes up as a zombie: inventory still once."""
+"""A worker, or its interpreter, is frozen for longer than its lease, and wakes up as a zombie: inventory still once."""
 
+import os
+import secrets
 import signal
 from collections import Counter
 from collections.abc import Callable
@@ -8,12 +10,14 @@ from subprocess import Popen
 
 import psycopg
 import pytest
+import redis
 
 from consumers.inventory import stock
 from consumers.inventory.group import group as inventory
 from orderflow.core import clock
 from orderflow.core.settings import Settings
 from orderflow.testing import GroupHarness, order_created, tuned
+from tests.faults.worker_lives import Life, Stock, notes
 
 Start = Callable[..., Popen[bytes]]
 QUICK = {
@@ -25,6 +29,7 @@ QUICK = {
 SKUS = ("TEA-100", "MUG-BLUE")
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 def test_the_zombie_has_no_second_effect_and_sets_no_offset_back(
     shop_tables: Settings, start_role: Start, tmp_path: Path
@@ -63,3 +68,53 @@ def test_the_zombie_has_no_second_effect_and_sets_no_offset_back(
         assert reserved == dict(wanted)
         (rows,) = database.execute("SELECT count(*) FROM inventory.inbox").fetchone() or (0,)
         assert rows == len(orders)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(240)
+def test_a_c_call_that_holds_the_interpreter_loses_the_claim_before_it_can_complete_it(
+    shop_tables: Settings, tmp_path: Path
+) -> None:
+    one = shop_tables.model_copy(update={"kafka": shop_tables.kafka.model_copy(update={"partitions": 1})})
+    # Out of the group after 4 s without a poll; the client's own threads would stay in it for ever.
+    settings = tuned(
+        one, lease_seconds=2.0, commit_seconds=0.2, deadline_seconds=1.5, max_poll_seconds=4.0, retry_seconds=(1,)
+    )
+    order, before, late = (order_created({SKUS[0]: 1}) for _ in range(3))
+    event_id = str(order.event_id)
+    journal, gate = tmp_path / "journal.jsonl", tmp_path / "gate"
+    os.mkfifo(gate)
+    heirs = Stock(f"k{secrets.token_hex(4)}", journal)
+    zombies = Stock(heirs.name, journal, blocked=event_id, gate=gate)
+    key = f"idem:{heirs.name}:0:{event_id}"
+    with (
+        psycopg.connect(settings.database.dsn.get_secret_value(), autocommit=True) as database,
+        redis.Redis.from_url(settings.redis.url.get_secret_value()) as claims,
+        GroupHarness(heirs.group(), settings, workers=0) as harness,
+    ):
+        stock.load(database, {SKUS[0]: 1_000_000})
+        harness.publish(before)
+        with Life(settings, zombies).living(tmp_path) as zombie:
+            harness.wait_drained(60)
+            harness.publish(order)
+            harness.wait_until(lambda: bool(notes(journal, "blocked")), "the interpreter to be held", 60)
+            heir = harness.start_worker()
+            harness.wait_drained(60)
+            assert claims.hget(key, "st") == b"C"
+            heirs_claim, committed = claims.hgetall(key), harness.committed()
+            with gate.open("wb") as pipe:
+                pipe.write(b".")
+            harness.wait_until(lambda: len(notes(journal, "run", event=event_id)) == 2, "the zombie to go on", 60)
+            heir.stop()
+            harness.publish(late)
+            harness.wait_drained(60)  # by the zombie, which is a member again
+            assert zombie.is_alive()
+            assert claims.hgetall(key) == heirs_claim
+            assert harness.committed()[0] == committed[0] + 1
+        assert harness.dead_letters() == []
+        assert database.execute("SELECT reserved FROM inventory.stock").fetchall() == [(3,)]
+        assert len(database.execute("SELECT FROM inventory.inbox").fetchall()) == 3
+    by_heir, by_zombie = notes(journal, "run", event=event_id)
+    assert (by_heir["pid"], by_heir["maybe_done"], by_heir["outcome"]) == (os.getpid(), True, "processed")
+    assert by_zombie["outcome"] == "duplicate"
+    assert notes(journal, "run", event=str(late.event_id))[0]["pid"] == by_zombie["pid"]
