@@ -1,7 +1,10 @@
-"""The queue is full while the broker is away: bounded memory, no crash, no loss."""
+"""The queue is full while the broker is away, in a relay and in a worker: bounded memory, no crash, no loss."""
 
+import threading
 import time
+from collections import Counter
 from collections.abc import Callable
+from typing import Any
 from uuid import uuid4
 
 import psutil
@@ -10,12 +13,18 @@ from confluent_kafka import Message
 from psycopg import Connection
 from psycopg_pool import ConnectionPool
 
+from consumers.runtime.group import Delivery
 from orderflow.core import database, kafka
 from orderflow.core.kafka import Publisher
 from orderflow.core.metrics import Metrics
 from orderflow.core.settings import Settings
+from orderflow.testing import GroupHarness, WorkerThread, make_group, order_created, tuned
 from producers import relay as relay_module
 from producers.relay import WINDOW_BATCHES, Relay
+from retry.errors import Retry
+from schemas import headers as names
+from schemas.events import OrderCreated
+from tests.stacks.interface import Stack
 
 Pool = ConnectionPool[Connection]
 NOBODY = {"bootstrap.servers": "127.0.0.1:1"}
@@ -84,3 +93,52 @@ def test_large_values_are_read_by_their_bytes_and_memory_stays_bounded(
         relay.abandon()
     publish_all(shop, shop_pool, Publisher(config))
     assert {message.key() for message in published()} == keys
+
+
+def test_copies_of_a_worker_wait_for_room_within_its_bound_and_none_is_lost(
+    few_partitions: Settings, stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held, batch = 60, 20
+    settings = tuned(few_partitions, held_records=held, batch_records=batch, commit_seconds=0.2)
+    usual = kafka.producer_config
+    monkeypatch.setattr(kafka, "producer_config", lambda of: usual(of) | {"queue.buffering.max.messages": QUEUE})
+    broker_is_away = threading.Event()
+    runs: Counter[tuple[str, int]] = Counter()
+    group = make_group()
+
+    @group.on(OrderCreated)
+    def handle(event: OrderCreated, delivery: Delivery, _deps: Any) -> None:
+        if delivery.attempt == 1:
+            broker_is_away.wait(60)
+        runs[str(event.event_id), delivery.attempt] += 1
+        if delivery.attempt == 1:
+            raise Retry("later")
+
+    orders = [order_created() for _ in range(ROWS)]
+    with GroupHarness(group, settings, workers=0) as harness:
+        harness.publish(*orders)
+        worker = harness.start_worker()
+        running = f"{group.name} to have as many records as it may"
+        try:
+            harness.wait_until(lambda: inflight(worker, group.name) == settings.worker.slots, running, 60)
+            stack.kafka.pause()
+            broker_is_away.set()
+            harness.wait_until(lambda: len(runs) > held, "more copies to wait than the queue has room for", 60)
+            quiet = -1
+            while quiet != len(runs):
+                quiet = len(runs)
+                threading.Event().wait(0.5)
+            assert QUEUE < len(runs) <= held + batch
+            assert worker.alive
+        finally:
+            stack.kafka.resume()
+        harness.wait_drained(90)
+        assert harness.dead_letters() == []
+        (tier,) = harness.topics.tiers
+        copied = {copy.header(names.CE_ID) for copy in harness.records(tier)}
+    assert copied == {str(order.event_id) for order in orders}
+    assert runs == {(event, attempt): 1 for event in copied for attempt in (1, 2)}
+
+
+def inflight(worker: WorkerThread, group: str) -> float | None:
+    return worker.metrics.registry.get_sample_value("orderflow_consumer_inflight_records", {"group": group})
