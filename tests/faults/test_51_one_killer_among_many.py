@@ -1,11 +1,20 @@
-"""One record that kills the process is claimed beside 64 others, three times. Here: what Redis makes of it."""
+"""One record that kills the process is claimed beside 64 others, three times. It alone becomes a dead letter."""
 
+import secrets
+import signal
+from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 
+import pytest
 import redis
 
 from consumers.runtime.claims import Answer, ClaimRequest, Claims
+from orderflow.core.settings import Settings
 from orderflow.ops.stack.redis import Redis
+from orderflow.testing import GroupHarness, order_created, tuned
+from schemas import headers as names
+from tests.faults.worker_lives import Effects, Life, notes
 
 KILLER = "event-17"
 EVENTS = [f"event-{number}" for number in range(65)]
@@ -56,3 +65,38 @@ def test_exactly_the_killer_is_poison(open_claims: Callable[..., Claims], redis_
     assert poison == {KILLER}
     assert done == set(EVENTS) - {KILLER}
     assert deaths == 3
+
+
+@pytest.mark.long(whole=True)
+@pytest.mark.timeout(300)
+def test_three_processes_die_and_one_dead_letter_is_left(few_partitions: Settings, tmp_path: Path) -> None:
+    settings = tuned(few_partitions, lease_seconds=4.0, commit_seconds=0.2)
+    journal = tmp_path / "journal.jsonl"
+    orders = [order_created() for _ in range(65)]
+    killer = str(orders[5].event_id)
+    group = Effects(f"k{secrets.token_hex(4)}", journal, killer=killer)
+    deaths = 0
+    with GroupHarness(group.group(), settings, workers=0) as harness:
+        harness.publish(*orders)
+        for _ in range(4):
+            with Life(settings, group).living(tmp_path) as worker:
+                harness.wait_until(lambda: not worker.is_alive() or harness.lag() == 0, "a death, or the end", 90)
+                if worker.is_alive():
+                    break
+                assert worker.exitcode == -signal.SIGKILL
+                deaths += 1
+        assert harness.lag() == 0
+        (letter,) = harness.dead_letters()
+        assert all(harness.records(tier) == [] for tier in harness.topics.tiers)
+    assert deaths == 3
+    assert (letter.header(names.CE_ID), letter.header(names.DLQ_DISPOSITION)) == (killer, "POISON_CRASH")
+    assert len(notes(journal, "run", event=killer)) == deaths
+    effects = Counter(line["event"] for line in notes(journal, "effect"))
+    assert set(effects) == {str(order.event_id) for order in orders} - {killer}
+    # Only what ran beside it when it first killed ran again, and was told.
+    assert sum(effects.values()) - len(effects) <= settings.worker.slots
+    assert all(line["maybe_done"] for line in notes(journal, "effect") if not is_first(line, journal))
+
+
+def is_first(line: dict[str, object], journal: Path) -> bool:
+    return notes(journal, "effect", event=line["event"])[0] == line
