@@ -17,7 +17,7 @@ from consumers.inventory.group import group as inventory
 from orderflow.core import clock
 from orderflow.core.settings import Settings
 from orderflow.testing import GroupHarness, order_created, tuned
-from tests.faults.worker_lives import Life, Stock, notes
+from tests.faults.worker_lives import Doom, Life, Step, Stock, notes
 
 Start = Callable[..., Popen[bytes]]
 QUICK = {
@@ -72,8 +72,9 @@ def test_the_zombie_has_no_second_effect_and_sets_no_offset_back(
 
 @pytest.mark.long
 @pytest.mark.timeout(240)
-def test_a_c_call_that_holds_the_interpreter_loses_the_claim_before_it_can_complete_it(
-    shop_tables: Settings, tmp_path: Path
+@pytest.mark.parametrize("step", [Step.CLAIMED, Step.HANDLED], ids=["before the effect", "after the effect"])
+def test_a_c_call_that_holds_the_interpreter_loses_the_claim_and_cannot_complete_it(
+    shop_tables: Settings, tmp_path: Path, step: Step
 ) -> None:
     one = shop_tables.model_copy(update={"kafka": shop_tables.kafka.model_copy(update={"partitions": 1})})
     # Out of the group after 4 s without a poll; the client's own threads would stay in it for ever.
@@ -84,37 +85,42 @@ def test_a_c_call_that_holds_the_interpreter_loses_the_claim_before_it_can_compl
     event_id = str(order.event_id)
     journal, gate = tmp_path / "journal.jsonl", tmp_path / "gate"
     os.mkfifo(gate)
-    heirs = Stock(f"k{secrets.token_hex(4)}", journal)
-    zombies = Stock(heirs.name, journal, blocked=event_id, gate=gate)
-    key = f"idem:{heirs.name}:0:{event_id}"
+    group = Stock(f"k{secrets.token_hex(4)}", journal)
+    key = f"idem:{group.name}:0:{event_id}"
     with (
         psycopg.connect(settings.database.dsn.get_secret_value(), autocommit=True) as database,
         redis.Redis.from_url(settings.redis.url.get_secret_value()) as claims,
-        GroupHarness(heirs.group(), settings, workers=0) as harness,
+        GroupHarness(group.group(), settings, workers=0) as harness,
     ):
         stock.load(database, {SKUS[0]: 1_000_000})
         harness.publish(before)
-        with Life(settings, zombies).living(tmp_path) as zombie:
+        with Life(settings, group, Doom(step, event_id, gate=gate, journal=journal)).living(tmp_path) as zombie:
             harness.wait_drained(60)
             harness.publish(order)
-            harness.wait_until(lambda: bool(notes(journal, "blocked")), "the interpreter to be held", 60)
+            harness.wait_until(lambda: claims.hget(key, "st") == b"P", "the zombie to have the claim", 60)
+            zombies_token = claims.hget(key, "tok")
             heir = harness.start_worker()
             harness.wait_drained(60)
-            assert claims.hget(key, "st") == b"C"
-            heirs_claim, committed = claims.hgetall(key), harness.committed()
+            heirs_claim = claims.hgetall(key)
+            assert heirs_claim[b"st"] == b"C"
+            assert heirs_claim[b"tok"] != zombies_token
             with gate.open("wb") as pipe:
                 pipe.write(b".")
-            harness.wait_until(lambda: len(notes(journal, "run", event=event_id)) == 2, "the zombie to go on", 60)
+            harness.wait_until(lambda: bool(notes(journal, "completed")), "the zombie to go on", 60)
             heir.stop()
             harness.publish(late)
             harness.wait_drained(60)  # by the zombie, which is a member again
             assert zombie.is_alive()
+            assert [line["ok"] for line in notes(journal, "completed")] == [False]
             assert claims.hgetall(key) == heirs_claim
-            assert harness.committed()[0] == committed[0] + 1
+            assert harness.committed() == harness.ends() == {0: 3}
         assert harness.dead_letters() == []
         assert database.execute("SELECT reserved FROM inventory.stock").fetchall() == [(3,)]
         assert len(database.execute("SELECT FROM inventory.inbox").fetchall()) == 3
-    by_heir, by_zombie = notes(journal, "run", event=event_id)
-    assert (by_heir["pid"], by_heir["maybe_done"], by_heir["outcome"]) == (os.getpid(), True, "processed")
-    assert by_zombie["outcome"] == "duplicate"
-    assert notes(journal, "run", event=str(late.event_id))[0]["pid"] == by_zombie["pid"]
+    runs = {line["pid"]: (line["maybe_done"], line["outcome"]) for line in notes(journal, "run", event=event_id)}
+    was_first = step is Step.HANDLED
+    assert runs == {
+        os.getpid(): (True, "duplicate" if was_first else "processed"),
+        zombie.pid: (False, "processed" if was_first else "duplicate"),
+    }
+    assert [line["pid"] for line in notes(journal, "run", event=str(late.event_id))] == [zombie.pid]

@@ -56,12 +56,16 @@ class Step(StrEnum):
 
 @dataclass(frozen=True)
 class Doom:
-    """What happens to a worker: `how` (a signal) the `nth` time that a step of an event is reached."""
+    """What happens to a worker when a step of an event is first reached: a signal, or the interpreter stands.
+
+    With `gate`, a named pipe, it stands until somebody writes a byte; the `journal` then tells what COMPLETE answered.
+    """
 
     step: Step
     event_id: str
-    nth: int = 1
     how: signal.Signals = signal.SIGKILL
+    gate: Path | None = None
+    journal: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -117,15 +121,10 @@ class Effects:
 
 @dataclass(frozen=True)
 class Stock:
-    """The inventory's own handler under a name of its own; the handler of `blocked` first waits for the pipe `gate`.
-
-    It waits in a C call that keeps the interpreter: no other thread of the process runs meanwhile.
-    """
+    """The inventory's own handler under a name of its own."""
 
     name: str
     journal: Path
-    blocked: str = ""
-    gate: Path | None = None
 
     def group(self) -> ConsumerGroup:
         """Return the group."""
@@ -133,9 +132,6 @@ class Stock:
 
         @group.on(OrderCreated, OrderPaid, OrderCancelled)
         def keep(event: Event, delivery: Delivery, pool: Any) -> Outcome:
-            if str(event.event_id) == self.blocked and self.gate is not None:
-                note(self.journal, "blocked", event=self.blocked)
-                block_the_interpreter(self.gate)
             outcome = keep_stock(event, delivery, pool)
             note(self.journal, "run", event=str(event.event_id), maybe_done=delivery.maybe_done, outcome=outcome.value)
             return outcome
@@ -233,7 +229,7 @@ class _Watch:
 
     def __init__(self, doom: Doom) -> None:
         self._doom = doom
-        self._reached = 0
+        self._is_over = False
         self._is_completed = False
 
     def begin(self) -> None:
@@ -249,10 +245,13 @@ class _Watch:
                 module.Consumer = self._committing()  # type: ignore[attr-defined]
 
     def _reach(self, step: Step) -> None:
-        if step is self._doom.step:
-            self._reached += 1
-            if self._reached == self._doom.nth:
-                os.kill(os.getpid(), self._doom.how)
+        if step is not self._doom.step or self._is_over:
+            return
+        self._is_over = True
+        if self._doom.gate is None:
+            os.kill(os.getpid(), self._doom.how)
+        else:
+            block_the_interpreter(self._doom.gate)
 
     def _is_mine(self, asked: Any) -> bool:
         return str(asked[0] if isinstance(asked, tuple) else asked.event_id) == self._doom.event_id
@@ -274,7 +273,9 @@ class _Watch:
         if reply.answer in (Answer.OWNED, Answer.UNSURE):
             self._reach(Step.CLAIMED)
 
-    def _completed(self, _asked: object, _ok: object) -> None:
+    def _completed(self, _asked: object, ok: object) -> None:
+        if self._doom.journal is not None:
+            note(self._doom.journal, "completed", event=self._doom.event_id, ok=ok)
         self._is_completed = True
         self._reach(Step.COMPLETED)
 
