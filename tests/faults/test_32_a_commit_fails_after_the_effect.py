@@ -2,16 +2,21 @@
 
 import secrets
 import signal
+from collections import Counter
 from pathlib import Path
+from typing import Any
 from urllib.request import urlopen
 
 import psutil
 import pytest
 
+from consumers.runtime.group import Delivery
 from orderflow.core.settings import Settings
 from orderflow.ops.stack.layout import free_ports
-from orderflow.testing import GroupHarness, order_created, tuned
+from orderflow.testing import GroupHarness, make_group, order_created, tuned
+from schemas.events import OrderCreated
 from tests.faults.worker_lives import Doom, Effects, Life, Step, notes
+from tests.stacks.interface import Stack
 
 FAILED = 'orderflow_consumer_commits_total{group="%s",outcome="failed"}'
 
@@ -65,3 +70,32 @@ def test_the_heir_finds_it_done_and_the_late_commit_of_the_first_changes_nothing
     effects = notes(journal, "effect")
     assert sorted(line["event"] for line in effects) == sorted(str(order.event_id) for order in [*orders, late])
     assert {line["pid"] for line in effects} == {first.pid}
+
+
+@pytest.mark.long(whole=True)
+@pytest.mark.timeout(240)
+def test_a_broker_that_dies_between_effect_and_commit_costs_no_second_effect(
+    few_partitions: Settings, stack: Stack
+) -> None:
+    settings = tuned(few_partitions, commit_seconds=0.2, slots=1)
+    orders = [order_created() for _ in range(10)]
+    effects: Counter[str] = Counter()
+    group = make_group()
+
+    @group.on(OrderCreated)
+    def handle(event: OrderCreated, _delivery: Delivery, _deps: Any) -> None:
+        if event == orders[-1]:
+            stack.kafka.kill()
+        effects[str(event.event_id)] += 1
+
+    with GroupHarness(group, settings, workers=0) as harness:
+        harness.publish(*orders)
+        worker = harness.start_worker()
+        try:
+            harness.wait_until(lambda: len(effects) == len(orders), "all effects", 60)
+        finally:
+            stack.kafka.start()
+        harness.wait_drained(120)
+        assert harness.committed() == harness.ends() == {0: len(orders)}
+        assert worker.alive
+    assert effects == dict.fromkeys((str(order.event_id) for order in orders), 1)

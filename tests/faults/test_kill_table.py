@@ -116,12 +116,13 @@ class Shops:
             # One by one: many new topics at once make the client wait 14 s for their leaders.
             with self.provisioning:
                 harness = ends.enter_context(GroupHarness(of.group(), settings, workers=0))
-            harness.publish(order, *followers)
+            harness.publish(order)
             Life(settings, of, Doom(row.step, event_id)).end(self.folder)
             assert harness.committed()[0] == 0 or row.step is Step.COMMITTING
             if row.redis_emptied:
                 with redis.Redis.from_url(settings.redis.url.get_secret_value()) as client:
                     client.flushdb()
+            harness.publish(*followers)
             harness.start_worker()
             harness.wait_drained(90)
             return Outcome(
