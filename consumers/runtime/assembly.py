@@ -5,6 +5,7 @@ from typing import Any
 from consumers.runtime import claims as redis_claims
 from consumers.runtime import dependencies
 from consumers.runtime.admission import Admission
+from consumers.runtime.bounds import Bounds
 from consumers.runtime.brokerclock import BrokerClock
 from consumers.runtime.claims import Claims
 from consumers.runtime.executors.interface import Executor
@@ -79,19 +80,19 @@ def assemble(
     router: Router[Record] = Router(Publisher[Copy[Record]](kafka.producer_config(settings.kafka)), topics)
     settlement = Settlement(group, pace.retry_seconds, lanes, ledger, claims, in_flight, router)
     admission = Admission(lanes, claims, in_flight, settlement, grace_seconds=pace.unknown_schema_grace_seconds)
+    read_records = min(_READ_RECORDS, pace.held_records)
     epoch = claims.idempotency_epoch if claims else 0
     intake = Intake(
         kafka.consumer_config(settings.kafka, topics.group_id, max_poll_seconds=pace.max_poll_seconds),
         topics,
         Reader(group, topics, Catalog.load(), clock, idempotency_epoch=epoch),
         ledger,
-        held_records=pace.held_records,
-        held_bytes=pace.held_bytes,
+        Bounds(ledger, records=pace.held_records, size=pace.held_bytes, read_records=read_records),
         commit_seconds=pace.commit_seconds,
     )
     worker = Worker(
         Pace(
-            read_records=min(_READ_RECORDS, pace.held_records),
+            read_records=read_records,
             deadline=pace.deadline_seconds,
             lease=pace.lease_seconds,
             revoke_budget=pace.revoke_budget_seconds,

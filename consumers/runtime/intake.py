@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from consumers.runtime.bounds import MAKE_ROOM_SECONDS, Bounds
 from consumers.runtime.commits import Commits
 from consumers.runtime.offsets import OffsetLedger
 from consumers.runtime.reading import Reader
@@ -20,8 +21,6 @@ from orderflow.core.topics import GroupTopics
 
 _log = log.get(__name__)
 
-# How long a partition near its bound is given to make room before it is read on, and paused if need be.
-_MAKE_ROOM_SECONDS = 0.02
 # How long the consumer may ask the broker for committed offsets inside an assignment.
 _POSITIONS_TIMEOUT = 5.0
 
@@ -50,21 +49,17 @@ class Intake:
         topics: GroupTopics,
         reader: Reader,
         ledger: OffsetLedger,
+        bounds: Bounds,
         *,
-        held_records: int,
-        held_bytes: int,
         commit_seconds: float,
     ) -> None:
         self._topics = topics
         self._reader = reader
         self._ledger = ledger
-        self._bounds = (held_records, held_bytes)
+        self._bounds = bounds
         self._epoch = 0
-        self._paused: set[Place] = set()
         self._assignments: dict[Place, Assignment] = {}
         self._changes = 0  # how often the assignment changed, so that a read can tell
-        self._tight: set[Place] = set()  # could be over their bound after another read
-        self._touched: set[Place] = set()  # has records of the present read
         self._read_at = 0.0
         self._starts: dict[Place, int | None] = {}  # what is assigned, and the offset it was told to start at
         self._refusal: OrderflowError | None = None
@@ -90,7 +85,7 @@ class Intake:
         fast handlers make room in that time, and a pause would cost more than it.
         """
         now = clock.monotonic()
-        if timeout == 0.0 and now - self._read_at < _MAKE_ROOM_SECONDS and self._is_tight(limit):
+        if timeout == 0.0 and now - self._read_at < MAKE_ROOM_SECONDS and self._bounds.is_tight():
             return []
         self._read_at = now
         changes = self._changes
@@ -103,7 +98,7 @@ class Intake:
             raise self._refusal
         if changes != self._changes:
             records = [record for record in records if self._ledger.epoch(record.place) == record.epoch]
-        self._balance(limit)
+        self._balance()
         return records
 
     def out(self, places: Collection[Place]) -> bool:
@@ -137,7 +132,7 @@ class Intake:
             self.skipped[place[0]] = self.skipped.get(place[0], 0) + passed_over
         if not records:
             return records
-        self._touched.add(place)
+        self._bounds.delivered(place)
         offsets = [record.message.offset() for record in records]
         new = self._ledger.deliver_all(place, offsets, self._reader.sizes(records))
         if len(new) == len(offsets):
@@ -191,37 +186,14 @@ class Intake:
                     self._starts[tp.topic, tp.partition] = tp.offset
             self._consumer.assign([_at(assigned, offset) for assigned, offset in self._starts.items()])
         self._consumer.resume([start])
-        self._paused.discard(place)
         self._epoch += 1
         self._assign(place, None)
 
-    def _is_tight(self, limit: int) -> bool:
-        most = self._bounds[0] - limit
-        self._tight = {place for place in self._tight if self._ledger.held(place)[0] > most}
-        return bool(self._tight)
-
-    def _balance(self, limit: int) -> None:
-        records_bound, bytes_bound = self._bounds
-        over = []
-        for place in self._touched:
-            held = self._ledger.held(place)
-            if held[0] > records_bound - limit and place not in self._paused:
-                self._tight.add(place)
-            if _exceeds(held, records_bound, bytes_bound) and place not in self._paused:
-                over.append(place)
-        self._touched.clear()
-        if over:
+    def _balance(self) -> None:
+        if over := self._bounds.to_pause():
             self._consumer.pause([TopicPartition(*place) for place in over])
-            self._paused.update(over)
-            self._tight.difference_update(over)
-        under = [
-            place
-            for place in self._paused
-            if not _exceeds(self._ledger.held(place), records_bound // 2, bytes_bound // 2)
-        ]
-        if under:
+        if under := self._bounds.to_resume():
             self._consumer.resume([TopicPartition(*place) for place in under])
-            self._paused.difference_update(under)
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._count("assigned")
@@ -246,11 +218,11 @@ class Intake:
             consumer.assign(placed)
         if placed:
             consumer.resume(placed)  # a pause survives a re-assignment
-            self._paused.difference_update((tp.topic, tp.partition) for tp in placed)
         self.assigned_once = True
 
     def _assign(self, place: Place, committed: int | None) -> None:
         self._changes += 1
+        self._bounds.forget(place)
         self._ledger.assign(place, self._epoch, committed)
         self._assignments[place] = self._reader.assignment(place, self._epoch)
 
@@ -280,8 +252,7 @@ class Intake:
             self._changes += 1
             self._ledger.revoke(place)
             self._assignments.pop(place, None)
-            self._paused.discard(place)
-            self._tight.discard(place)
+            self._bounds.forget(place)
             self._starts.pop(place, None)
         if self._incremental:
             consumer.incremental_unassign(partitions)
@@ -293,10 +264,6 @@ class Intake:
 
     def _count(self, kind: str) -> None:
         self.rebalances[kind] = self.rebalances.get(kind, 0) + 1
-
-
-def _exceeds(held: tuple[int, int], records: int, size: int) -> bool:
-    return held[0] > records or held[1] > size
 
 
 def _at(place: Place, offset: int | None) -> TopicPartition:

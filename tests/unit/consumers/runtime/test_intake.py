@@ -7,6 +7,7 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, Message, TopicPartition
 
 from consumers.runtime import intake as module
+from consumers.runtime.bounds import Bounds
 from consumers.runtime.brokerclock import BrokerClock
 from consumers.runtime.intake import Intake
 from consumers.runtime.offsets import OffsetLedger
@@ -118,8 +119,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> tuple[Intake, Scripted, OffsetLed
         TOPICS,
         reader,
         ledger,
-        held_records=1_000,
-        held_bytes=1_000_000,
+        Bounds(ledger, records=1_000, size=1_000_000, read_records=500),
         commit_seconds=0.0,
     )
     made.subscribe(Worker(made))
