@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import redis
 from redis.backoff import NoBackoff
@@ -56,7 +56,8 @@ class Answer(StrEnum):
 _ANSWERS = {answer.value.encode(): answer for answer in Answer}
 
 
-class ClaimRequest(NamedTuple):
+@dataclass(slots=True)
+class ClaimRequest:
     """One record that asks to run; `token` is new for every try, `alone` says that the caller holds no other claim."""
 
     event_id: str
@@ -66,7 +67,8 @@ class ClaimRequest(NamedTuple):
     alone: bool
 
 
-class ClaimReply(NamedTuple):
+@dataclass(slots=True)
+class ClaimReply:
     """Redis' answer. `busy_ms` and `owner` (the owner's token) are set when BUSY; call `start` when `crashes` > 0."""
 
     answer: Answer
