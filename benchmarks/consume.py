@@ -1,146 +1,135 @@
-"""How fast a group consumes, beside the raw client in the same run.
+"""How fast a group consumes, beside loops written by hand on the client alone.
 
-    python benchmarks/consume.py [--records 30000] [--rounds 2] [--json]
+    python benchmarks/consume.py [--only A,B,…] [--records N] [--rounds 3] [--json FILE] [--short]
 
-Each round reads the same log with: the raw client (`consume(500)`, a commit a second); the raw client
-with our decoding; a worker whose handler does nothing, with the full claim protocol; and the audit
-group with its rows in PostgreSQL. Reported: records/s, CPU seconds of this process per 100,000
-records, and the ratio to the raw client of the same round. One machine, everything on it.
+Each round reads the same log by each contender in turn, in a process of its own on one core; the broker and
+Redis have the others. Reported: records/s from the first record handled to the last, CPU seconds of the
+process per 100,000 records, its peak memory, and the ratios to the yardstick of the same round.
+A: nothing to do. B: decoding. C: 5 ms of input and output. D: with claims. E: with failures. P: keys in order
+against the ideal. L: how late retries are. R: rolling restart. M: memory. `README.md` says what each is.
 """
 
 import argparse
 import json
+import os
+import platform
+import sys
 import tempfile
-import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
-from statistics import median
 from typing import Any
 
-import psycopg
-from confluent_kafka import Consumer, TopicPartition
 from rich.console import Console
-from rich.table import Table
 
-from consumers.audit.group import group as audit
-from consumers.runtime.group import ConsumerGroup
-from orderflow.core import kafka, log
-from orderflow.core.settings import Settings, load
-from orderflow.ops.provision import database
-from orderflow.ops.stack.stack import LocalStack
-from orderflow.testing import GroupHarness, make_group, order_created
-from schemas import codec
-from schemas.events import OrderCreated
+from benchmarks.consuming import report, special
+from benchmarks.consuming.rig import Figures, Rig
+from benchmarks.consuming.workloads import WORKLOADS, Source, Workload
+from orderflow.core import log
+
+SHORT = ("A", "B", "C", "D", "E", "P100")
+SHORT_PARTITIONS = 3
+# In the file; a person reads three of the twenty samples.
+UNTOLD = {"disorder", "seconds"} | {f"mb_{percent}" for percent in range(5, 100, 5) if percent not in (10, 50)}
 
 
 def main() -> None:
-    """Fill a topic once, then read it again and again."""
+    """Run what is asked for, and print a table each."""
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--records", type=int, default=30_000)
-    arguments.add_argument("--rounds", type=int, default=2)
-    arguments.add_argument("--json", action="store_true")
+    arguments.add_argument("--only", type=lambda text: text.upper().split(","), help="letters; P means all of P")
+    arguments.add_argument("--records", type=int, help="of every workload, in place of its own number")
+    arguments.add_argument("--rounds", type=int)
+    arguments.add_argument("--json", type=Path, metavar="FILE", help="write the results there too")
+    arguments.add_argument("--short", action="store_true", help="seconds: shows that everything runs, and no more")
     chosen = arguments.parse_args()
     log.configure("error", "console")
-    with ExitStack() as whole:
-        folder = Path(whole.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
-        stack = whole.enter_context(LocalStack.temporary(folder / "stack"))
-        settings = load(stack.environment(), env_file=folder / "none")
-        database.apply(settings)
-        fill(settings, chosen.records)
-        ways: dict[str, Callable[[], None]] = {
-            "raw client": lambda: raw(settings, chosen.records),
-            "raw client + decode": lambda: raw(settings, chosen.records, codec.decode),
-            "worker, no-op handler": lambda: worker(settings, no_op(), chosen.records),
-            "worker, no-op batch": lambda: worker(settings, no_op_batch(), chosen.records),
-            "audit group": lambda: audit_group(settings, chosen.records),
+    kept = Kept(chosen.json)
+
+    def wanted(letter: str) -> bool:
+        return chosen.only is None or letter in chosen.only or letter[0] in chosen.only
+
+    races = [workload for workload in WORKLOADS if wanted(workload.letter)]
+    if chosen.short:
+        races = [shortened(workload) for workload in races if workload.letter in SHORT]
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        if races or wanted("L") or wanted("M"):
+            with Rig(Path(folder)) as rig:
+                for workload in races:
+                    records = chosen.records or (workload.short if chosen.short else workload.records)
+                    found = race(rig, workload, records, chosen.rounds or (1 if chosen.short else 3))
+                    summary = report.rows(workload, records, found)
+                    report.show(workload, records, summary)
+                    kept.add(workload.letter, {"title": workload.title, "records": records, "rows": summary})
+                if wanted("L"):
+                    records = chosen.records or (5_000 if chosen.short else 250_000)
+                    late = special.lateness(rig, records, short=chosen.short)
+                    kept.add("L", told("L: how late second attempts begin", late))
+                if wanted("M"):
+                    records = chosen.records or (5_000 if chosen.short else 1_000_000)
+                    sizes = special.memory(rig, records, short=chosen.short)
+                    kept.add("M", told("M: memory along the way", sizes))
+        if wanted("R"):
+            # The broker's own heartbeat interval makes most of a KIP-848 rebalance: not the quick one of tests.
+            with Rig(Path(folder), quick_groups=chosen.short) as rig:
+                rests = {name: special.restart(rig, name, short=chosen.short) for name in ("classic", "consumer")}
+            kept.add("R", told("R: rolling restart, the longest rest of a partition", rests))
+
+
+class Kept:
+    """The results so far, in a file when one is named: what fails later takes nothing with it."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._result: dict[str, Any] = {
+            "cores": os.cpu_count(),
+            "system": platform.platform(),
+            "python": platform.python_version(),
         }
-        figures: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
-        for _ in range(chosen.rounds):
-            for name, way in ways.items():
-                figures[name].append(measured(way, chosen.records))
-    report(figures, chosen.records, as_json=chosen.json)
+
+    def add(self, letter: str, found: object) -> None:
+        """Keep one measure."""
+        self._result[letter] = found
+        if self._path:
+            self._path.write_text(json.dumps(self._result, indent=2) + "\n")
 
 
-def measured(way: Callable[[], None], records: int) -> tuple[float, float]:
-    """Return records/s and CPU seconds per 100,000 records."""
-    began, cpu = time.perf_counter(), time.process_time()
-    way()
-    return records / (time.perf_counter() - began), (time.process_time() - cpu) * 100_000 / records
+def shortened(workload: Workload) -> Workload:
+    """Return a workload with few partitions: most of a short run is making topics."""
+    return replace(
+        workload,
+        source=few_partitions(workload.source),
+        rows=[replace(row, source=row.source and few_partitions(row.source)) for row in workload.rows],
+    )
 
 
-def fill(settings: Settings, records: int) -> None:
-    """Put orders on the source topic."""
-    with GroupHarness(make_group(), settings, workers=0) as harness:
-        template = order_created()
-        harness.publish(*(order_created(lines=template.lines) for _ in range(records)))
+def few_partitions(source: Source) -> Source:
+    """Return a source with few partitions."""
+    return replace(source, partitions=min(source.partitions, SHORT_PARTITIONS))
 
 
-def raw(settings: Settings, records: int, read: Callable[[bytes], object] = len) -> None:
-    """Read the topic once with the raw client, committing once a second."""
-    config = kafka.consumer_config(settings.kafka, "benchmark.raw", max_poll_seconds=60)
-    consumer = Consumer(config)
-    consumer.assign([TopicPartition(settings.kafka.source_topic, n, 0) for n in range(settings.kafka.partitions)])
-    seen, commit_at = 0, time.monotonic() + 1
-    while seen < records:
-        for message in consumer.consume(500, 0.5):
-            read(message.value() or b"")
-            seen += 1
-        if time.monotonic() > commit_at:
-            consumer.commit(offsets=consumer.position(consumer.assignment()), asynchronous=True)
-            commit_at += 1
-    consumer.close()
+def race(rig: Rig, workload: Workload, records: int, rounds: int) -> dict[str, list[Figures]]:
+    """Let every contender read the workload's log, round after round."""
+    topics: dict[str, str] = {}
+    for source in {contender.source or workload.source for contender in workload.rows}:
+        topics[source.name] = f"bench-{workload.letter.lower()}-{source.name}"
+        rig.fill(topics[source.name], source.partitions, source.records(records))
+    found: dict[str, list[Figures]] = {contender.name: [] for contender in workload.rows}
+    for _ in range(rounds):
+        for contender in workload.rows:
+            source = contender.source or workload.source
+            task = contender.task(topics[source.name], source, records)
+            found[contender.name].append(rig.run(task, committed=records, settings=contender.settings))
+    return found
 
 
-def no_op() -> ConsumerGroup:
-    """Return a group whose handler does nothing."""
-    group = make_group()
-    group.on(OrderCreated)(lambda _event, _delivery, _deps: None)
-    return group
-
-
-def no_op_batch() -> ConsumerGroup:
-    """Return a group whose batch handler does nothing."""
-    group = make_group(ordering="none")
-    group.on_batch(OrderCreated)(lambda _batch, _deps: None)
-    return group
-
-
-def worker(settings: Settings, group: ConsumerGroup, records: int) -> None:
-    """Let a worker of a new group read the topic from its start."""
-    with GroupHarness(group, settings) as harness:
-        harness.wait_until(lambda: sum(harness.committed().values()) >= records, "the whole topic", 300)
-
-
-def audit_group(settings: Settings, records: int) -> None:
-    """Let the audit group record the topic into empty tables, under a name of its own."""
-    with psycopg.connect(settings.database.dsn.get_secret_value()) as connection:
-        connection.execute("TRUNCATE audit.rows")
-    fresh: Any = make_group(ordering=audit.ordering, setup=audit.setup)
-    fresh.batch_handler, fresh.types = audit.batch_handler, audit.types
-    worker(settings, fresh, records)
-
-
-def report(figures: dict[str, list[tuple[float, float]]], records: int, *, as_json: bool) -> None:
-    """Print the medians; the ratio is to the raw client of the same round."""
-    rows = [
-        {
-            "way": name,
-            "records_per_second": round(median(rate for rate, _ in rounds)),
-            "cpu_seconds_per_100k": round(median(cpu for _, cpu in rounds), 2),
-            "ratio_to_raw": round(
-                median(r / raw for (r, _), (raw, _) in zip(rounds, figures["raw client"], strict=True)), 3
-            ),
-        }
-        for name, rounds in figures.items()
-    ]
-    if as_json:
-        Console().print_json(json.dumps({"records": records, "ways": rows}))
-        return
-    table = Table("way", "records/s", "CPU s / 100,000", "ratio to raw", title=f"consuming {records:,} orders")
-    for row in rows:
-        table.add_row(*(f"{value:,}" if isinstance(value, int) else str(value) for value in row.values()))
-    Console().print(table)
+def told(title: str, found: dict[str, Figures]) -> dict[str, Figures]:
+    """Print the figures of a measure that is no race; return them."""
+    console = Console(width=None if sys.stdout.isatty() else report.WIDTH)
+    console.print(f"\n{title}", markup=False)
+    for name, figures in found.items():
+        said = ", ".join(f"{what} {value:,.2f}" for what, value in figures.items() if what not in UNTOLD)
+        console.print(f"  {name}: {said}", markup=False, soft_wrap=True)
+    sys.stdout.flush()  # who reads a file of it wants to see how far it is
+    return found
 
 
 if __name__ == "__main__":
