@@ -17,9 +17,10 @@ from tests.group_flow import GroupWatch, with_protocol
 from tests.outbox_flow import wait_until
 
 PARTITIONS, RECORDS, FAILING = 2, 10, 3
+WHOLE = pytest.mark.long(whole=True)
 
 
-@pytest.fixture(params=["consumer", pytest.param("classic", marks=pytest.mark.long(whole=True))])
+@pytest.fixture(params=["consumer", pytest.param("classic", marks=WHOLE)])
 def two_partitions(request: pytest.FixtureRequest, settings: Settings) -> Settings:
     """Settings with two partitions, so that a second member gets one of them."""
     few = settings.model_copy(update={"kafka": settings.kafka.model_copy(update={"partitions": PARTITIONS})})
@@ -37,7 +38,8 @@ def claims_of(worker: WorkerThread) -> float:
     )
 
 
-@pytest.mark.parametrize("where", ["held", "running", "in_its_tier"])
+@pytest.mark.long
+@pytest.mark.parametrize("where", ["held", "running", pytest.param("in_its_tier", marks=WHOLE)])
 def test_nothing_beyond_it_is_committed_until_it_is_done(two_partitions: Settings, where: str) -> None:
     orders = [[order_created() for _ in range(RECORDS)] for _ in range(PARTITIONS)]
     failing = {mine[FAILING].event_id for mine in orders}

@@ -24,7 +24,7 @@ def rebalances(worker: WorkerThread, group: str) -> dict[str, float]:
 
 @pytest.mark.long
 def test_there_is_one_attempt_per_tier_and_no_rebalance(settings: Settings, *, short: bool) -> None:
-    tiers = (4,) if short else (8, 12)
+    tiers = (6,) if short else (8, 12)
     attempts: list[tuple[object, int, bool]] = []
     group = make_group()
 
@@ -34,13 +34,15 @@ def test_there_is_one_attempt_per_tier_and_no_rebalance(settings: Settings, *, s
         if delivery.attempt <= len(tiers):
             raise Retry("451")
 
-    impatient = tuned(settings, retry_seconds=tiers, lease_seconds=1.0, deadline_seconds=1.0, max_poll_seconds=2.5)
+    impatient = tuned(settings, retry_seconds=tiers, lease_seconds=1.0, deadline_seconds=2.0, max_poll_seconds=4.5)
     orders = [order_created() for _ in range(5)]
     with GroupHarness(group, impatient) as harness, GroupWatch(impatient, harness.topics) as watch:
         watch.wait_shared_by(1)
         members = set(watch.owners())
         harness.publish(orders[0])
         harness.wait_until(lambda: len(attempts) == 1, "the first attempt")
+        # Counts are told once a second.
+        harness.wait_until(lambda: rebalances(harness.workers[0], group.name)["assigned"] > 0, "its assignment")
         before = rebalances(harness.workers[0], group.name)
         harness.publish(*orders[1:])
         harness.wait_drained(60)

@@ -21,9 +21,10 @@ from tests.group_flow import GroupWatch, outsider, with_protocol
 from tests.outbox_flow import wait_until
 
 PARTITIONS = 2
+WHOLE = pytest.mark.long(whole=True)
 
 
-@pytest.fixture(params=["consumer", pytest.param("classic", marks=pytest.mark.long(whole=True))])
+@pytest.fixture(params=["consumer", pytest.param("classic", marks=WHOLE)])
 def two_partitions(request: pytest.FixtureRequest, settings: Settings) -> Settings:
     """Settings with two partitions: a member that joins gets one, and gives it back when it leaves."""
     few = settings.model_copy(update={"kafka": settings.kafka.model_copy(update={"partitions": PARTITIONS})})
@@ -31,8 +32,9 @@ def two_partitions(request: pytest.FixtureRequest, settings: Settings) -> Settin
     return with_protocol(quick, request.param)
 
 
-@pytest.mark.parametrize("how", ["held", "running", "not_due"])
-def test_the_same_worker_gets_it_back_and_runs_it_once(two_partitions: Settings, how: str) -> None:
+@pytest.mark.long
+@pytest.mark.parametrize("how", ["held", "running", pytest.param("not_due", marks=WHOLE)])
+def test_the_same_worker_gets_it_back_and_runs_it_once(two_partitions: Settings, how: str, *, short: bool) -> None:
     orders = [order_created() for _ in range(PARTITIONS)]
     healed = threading.Event()
     tried: Counter[object] = Counter()
@@ -58,7 +60,7 @@ def test_the_same_worker_gets_it_back_and_runs_it_once(two_partitions: Settings,
         if how == "not_due":  # the copies wait, and nothing else does
             wait_until(lambda: watch.source() == dict.fromkeys(range(PARTITIONS), 1))
         taken = set()
-        for _ in range(1 if how == "not_due" else 2):
+        for _ in range(1 if short or how == "not_due" else 5):
             with outsider(two_partitions, harness.topics) as owned:
                 watch.wait_shared_by(2, 60)
                 taken |= owned()

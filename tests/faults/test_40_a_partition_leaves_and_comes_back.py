@@ -35,7 +35,7 @@ def test_its_commits_go_on_each_time(settings: Settings, protocol: str, *, short
         harness.publish(*(order_created() for _ in range(200)))
         with OrderFlow(chosen, pause_seconds=0.1) as flow:
             watch.wait_all_move(60)
-            for _ in range(2 if short else 10):
+            for _ in range(1 if short else 10):
                 with outsider(chosen, harness.topics) as owned:
                     watch.wait_shared_by(2, 60)
                     taken |= {partition for topic, partition in owned() if topic == harness.topics.source}

@@ -41,9 +41,9 @@ def all_in_sync(admin: AdminClient) -> bool:
     return all(len(partition.isrs) == 3 for topic in topics for partition in topic.partitions.values())
 
 
-@pytest.mark.long
+@pytest.mark.long(whole=True)
 @pytest.mark.timeout(900)
-def test_it_goes_on_each_time_and_commit_errors_fade(settings: Settings, brokers: Kafka, *, short: bool) -> None:
+def test_it_goes_on_each_time_and_commit_errors_fade(settings: Settings, brokers: Kafka) -> None:
     runs: Counter[str] = Counter()
     lock = threading.Lock()
     group = make_group()
@@ -69,7 +69,7 @@ def test_it_goes_on_each_time_and_commit_errors_fade(settings: Settings, brokers
     ):
         watch.wait_shared_by(WORKERS, 60)
         watch.wait_all_move(60)
-        for _ in range(1 if short else 5):
+        for _ in range(5):
             wait_until(lambda: all_in_sync(admin), 120)
             killed = brokers.brokers[watch.coordinator() - 1]
             killed.kill()

@@ -25,7 +25,7 @@ from tests.outbox_flow import wait_until
 from tests.tcp_proxy import TcpProxy
 
 PARTITIONS = 3
-CUTS = ["silence", "reset"]
+WHOLE = pytest.mark.long(whole=True)
 CUT_ORDERS = 200  # published while the way is cut: longer than a lease
 
 
@@ -59,7 +59,7 @@ def three_partitions(settings: Settings) -> Settings:
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("cut", CUTS)
+@pytest.mark.parametrize("cut", ["silence", pytest.param("reset", marks=WHOLE)])
 def test_between_a_worker_and_redis(three_partitions: Settings, cut: str, *, short: bool) -> None:
     where, _, number = three_partitions.redis.url.get_secret_value().removeprefix("redis://").partition("/")
     host, _, port = where.partition(":")
@@ -123,10 +123,10 @@ def cuttable_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[
             broker.kill()
 
 
-@pytest.mark.long
+@pytest.mark.long(whole=True)
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("protocol", ["consumer", pytest.param("classic", marks=pytest.mark.long(whole=True))])
-@pytest.mark.parametrize("cut", CUTS)
+@pytest.mark.parametrize("protocol", ["consumer", "classic"])
+@pytest.mark.parametrize("cut", ["silence", "reset"])
 def test_between_a_worker_and_its_broker_until_another_took_over(
     three_partitions: Settings, cuttable_broker: tuple[CuttableBroker, TcpProxy], cut: str, protocol: str
 ) -> None:
@@ -162,11 +162,11 @@ def test_between_a_worker_and_its_broker_until_another_took_over(
     assert set(runs.of.values()) == {1}
 
 
-@pytest.mark.long
+@pytest.mark.long(whole=True)
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("cut", CUTS)
+@pytest.mark.parametrize("cut", ["silence", "reset"])
 def test_between_the_only_worker_and_its_broker(
-    three_partitions: Settings, cuttable_broker: tuple[CuttableBroker, TcpProxy], cut: str, *, short: bool
+    three_partitions: Settings, cuttable_broker: tuple[CuttableBroker, TcpProxy], cut: str
 ) -> None:
     broker, way = cuttable_broker
     runs = Runs()
@@ -177,7 +177,7 @@ def test_between_the_only_worker_and_its_broker(
         harness.workers.append(WorkerThread(runs.group, direct.model_copy(update={"kafka": cuttable})))
         with GroupWatch(direct, harness.topics) as watch, OrderFlow(direct) as flow:
             watch.wait_all_move(60)
-            for _ in range(1 if short else 4):
+            for _ in range(4):
                 {"silence": way.silence, "reset": way.reset}[cut]()
                 handled = runs.wait_for_standstill()
                 flow.wait_for_more(CUT_ORDERS)
