@@ -68,14 +68,19 @@ def test_nothing_beyond_it_is_committed_until_it_is_done(two_partitions: Setting
             harness.publish_raw(records, partition=partition)
         wait_until(lambda: len(done) == PARTITIONS * (RECORDS - 1) and failing <= tried.keys())
         wait_until(lambda: sum(watch.source().values()) >= PARTITIONS * FAILING)
+
+        def nothing_beyond_it_is_committed() -> None:
+            samples = watch.samples
+            wait_until(lambda: watch.samples > samples + 5)
+            for partition in range(PARTITIONS):
+                assert watch.committed.get((topic, partition), 0) <= limit
+
+        nothing_beyond_it_is_committed()
         joined = harness.start_worker()
         watch.wait_shared_by(2, 60)
         # It has met the failing record, and what stands behind it.
         wait_until(lambda: claims_of(joined) >= (1 if where == "in_its_tier" else RECORDS - FAILING))
-        samples = watch.samples
-        wait_until(lambda: watch.samples > samples + 3)
-        for partition in range(PARTITIONS):
-            assert watch.committed.get((topic, partition), 0) <= limit
+        nothing_beyond_it_is_committed()
         assert not failing & done.keys()
         healed.set()
         harness.wait_drained(60)

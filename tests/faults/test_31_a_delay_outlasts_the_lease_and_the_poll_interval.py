@@ -22,6 +22,16 @@ def rebalances(worker: WorkerThread, group: str) -> dict[str, float]:
     return {kind: registry.get_sample_value(name, {"group": group, "kind": kind}) or 0 for kind in kinds}
 
 
+def handled(worker: WorkerThread) -> float:
+    """Return how many records the worker has counted as resolved."""
+    return sum(
+        sample.value
+        for metric in worker.metrics.registry.collect()
+        for sample in metric.samples
+        if sample.name == "orderflow_consumer_records_total"
+    )
+
+
 @pytest.mark.long
 def test_there_is_one_attempt_per_tier_and_no_rebalance(settings: Settings, *, short: bool) -> None:
     tiers = (6,) if short else (8, 12)
@@ -50,6 +60,7 @@ def test_there_is_one_attempt_per_tier_and_no_rebalance(settings: Settings, *, s
         assert watch.is_shared_by(1)
         assert [len(harness.records(tier)) for tier in harness.topics.tiers] == [len(orders)] * len(tiers)
         assert harness.dead_letters() == []
+        harness.wait_until(lambda: handled(harness.workers[0]) == len(orders) * (1 + len(tiers)), "its counts")
         after = rebalances(harness.workers[0], group.name)
         assert after == before | {"revoked": 0, "lost": 0}
     expected = [(order.event_id, number, False) for order in orders for number in range(1, len(tiers) + 2)]

@@ -33,9 +33,11 @@ def two_partitions(request: pytest.FixtureRequest, settings: Settings) -> Settin
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("how", ["held", "running", pytest.param("not_due", marks=WHOLE)])
+@pytest.mark.parametrize("how", ["held", "not_due", pytest.param("running", marks=WHOLE)])
 def test_the_same_worker_gets_it_back_and_runs_it_once(two_partitions: Settings, how: str, *, short: bool) -> None:
+    # Two events of one order in each partition: where the first waits, the second waits behind it.
     orders = [order_created() for _ in range(PARTITIONS)]
+    events = [[order, order_created(order_id=order.order_id)] for order in orders]
     healed = threading.Event()
     tried: Counter[object] = Counter()
     done: Counter[object] = Counter()
@@ -53,12 +55,12 @@ def test_the_same_worker_gets_it_back_and_runs_it_once(two_partitions: Settings,
         done[event.event_id] += 1
 
     with GroupHarness(group, two_partitions) as harness, GroupWatch(two_partitions, harness.topics) as watch:
-        for partition, order in enumerate(orders):
-            record = (str(order.order_id).encode(), codec.encode(order), event_headers(order))
-            harness.publish_raw([record], partition=partition)
-        wait_until(lambda: len(tried) == PARTITIONS)
+        for partition, mine in enumerate(events):
+            records = [(str(e.order_id).encode(), codec.encode(e), event_headers(e)) for e in mine]
+            harness.publish_raw(records, partition=partition)
+        wait_until(lambda: tried.keys() >= {order.event_id for order in orders})
         if how == "not_due":  # the copies wait, and nothing else does
-            wait_until(lambda: watch.source() == dict.fromkeys(range(PARTITIONS), 1))
+            wait_until(lambda: watch.source() == dict.fromkeys(range(PARTITIONS), 2))
         taken = set()
         for _ in range(1 if short or how == "not_due" else 5):
             with outsider(two_partitions, harness.topics) as owned:
@@ -69,11 +71,12 @@ def test_the_same_worker_gets_it_back_and_runs_it_once(two_partitions: Settings,
         assert how == "not_due" or not done
         healed.set()
         harness.wait_drained(60)
-        answers = harness.workers[0].metrics.registry
         assert harness.dead_letters() == []
-        # Nobody was there but this worker: such an answer means that another delivery of the record went first.
-        for result in (Answer.DONE, Answer.UNSURE, Answer.SUPERSEDED, Answer.MISMATCH):
-            assert not answers.get_sample_value("orderflow_claims_total", {"group": group.name, "result": result})
-    assert done == Counter(order.event_id for order in orders)
+    assert done == Counter(event.event_id for mine in events for event in mine)
     if how == "running":
         assert tried == done
+        return
+    # Nobody was there but this worker: such an answer means that another delivery of the record went first.
+    answers = harness.workers[0].metrics.registry  # complete since it has stopped
+    for result in (Answer.DONE, Answer.UNSURE, Answer.SUPERSEDED, Answer.MISMATCH):
+        assert not answers.get_sample_value("orderflow_claims_total", {"group": group.name, "result": result}), result
