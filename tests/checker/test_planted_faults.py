@@ -241,13 +241,13 @@ def test_a_commit_before_the_copy_is_found(history: History) -> None:
 @pytest.mark.parametrize("what", ["key", "value", "headers", "partition"])
 def test_an_altered_copy_is_found(history: History, what: str) -> None:
     (copy,) = history.records[LONG]
-    changed: dict[str, Any] = {
+    changes: dict[str, dict[str, Any]] = {
         "key": {"key": b"other"},
         "value": {"value": (copy.value or b"") + b" "},
         "headers": {"headers": copy.headers[1:]},
         "partition": {"place": copy.place._replace(partition=1)},
-    }[what]
-    history.records[LONG] = [replace(copy, **changed)]
+    }
+    history.records[LONG] = [replace(copy, **changes[what])]
     history.change("email", runs=None, committed={**history.groups["email"].committed, (LONG, 1): 1}, commits=[])
     only(history, "byte-equal", history.ids[4])
 
