@@ -110,6 +110,7 @@ def run(options: Options, folder: Path, show: Show) -> Report:
             # What explains a finding, or why the run itself failed; the rest is cleared away.
             world.keep_logs(folder / "logs")
         show("clearing away")
+    shutil.rmtree(folder / "state", ignore_errors=True)
     took["whole"] = round(time.monotonic() - began, 1)
     return report
 

@@ -22,6 +22,8 @@ class Strikes:
     def __init__(self, world: World) -> None:
         self._world = world
         self._threads: list[threading.Thread] = []
+        # A server may take long to come back: the next fault of it begins when it has.
+        self._servers = {role: threading.Lock() for role in ("kafka", "redis", "postgres", "mail")}
         self.done: list[str] = []
         self.failed: list[str] = []
         kafka, stack = world.stack.kafka, world.stack
@@ -117,21 +119,25 @@ class Strikes:
         return role.name
 
     def _down(self, role: str, stop: Callable[[], None], start: Callable[[], None], planned: Planned) -> str:
-        with self._noted(Kind.AWAY, role):
+        with self._servers[role], self._noted(Kind.AWAY, role):
             stop()
             time.sleep(planned.seconds)
             start()
         return role
 
     def _asleep(self, role: str, part: Part, planned: Planned) -> str:
-        with self._noted(Kind.FREEZE, role):
+        with self._servers[role], self._noted(Kind.FREEZE, role):
             part.pause()
             time.sleep(planned.seconds)
             part.resume()
         return role
 
     def _flush(self, _planned: Planned) -> str:
-        with self._noted(Kind.FLUSH, "redis"), redis.Redis.from_url(self._world.stack.redis.url) as client:
+        with (
+            self._servers["redis"],
+            self._noted(Kind.FLUSH, "redis"),
+            redis.Redis.from_url(self._world.stack.redis.url) as client,
+        ):
             client.flushall()
         return "redis"
 

@@ -58,7 +58,7 @@ _SHARES = (
     (Fate.TWICE, 30),
     (Fate.NEVER, 20),
     (Fate.REJECTED, 20),
-    (Fate.CRASHES_ONCE, 3),
+    (Fate.CRASHES_ONCE, 2),
     (Fate.CRASHES, 1),
 )
 DIES = frozenset({Fate.NEVER, Fate.REJECTED, Fate.CRASHES})

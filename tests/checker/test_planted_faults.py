@@ -159,6 +159,17 @@ def test_a_mail_twice_in_a_window_is_explained(history: History, kind: Kind, rol
     assert verdict.lines[0].doubled == 1
 
 
+def test_what_broke_long_before_a_second_mail_does_not_explain_it_once_the_first_was_noted(history: History) -> None:
+    group = history.groups["email"]
+    history.change("email", effects=[*group.effects, *(replace(one, what="mail") for one in group.effects)])
+    twice = next(one for one in group.effects if one.event_id == history.ids[6])
+    history.change("email", effects=[*history.groups["email"].effects, replace(twice, what="mail", at=twice.at + 60.0)])
+    history.faults.append(Fault(Kind.FLUSH, "redis", twice.at + 20.0, twice.at + 20.0))
+    only(history, "twice only in a window", twice.event_id)
+    history.faults.append(Fault(Kind.FLUSH, "redis", twice.at + 55.0, twice.at + 55.0))
+    assert verdict_of(history).clean
+
+
 @pytest.mark.parametrize(
     ("kind", "role", "later", "seconds", "group"),
     [
