@@ -8,7 +8,7 @@ UV     ?= uv
 export PYTHONSAFEPATH := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up down test faults mutants check bench lock
+.PHONY: help demo up down test faults chaos mutants check bench lock
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -27,6 +27,9 @@ test: $(VENV)/.dev ## the tests, on real parts (8 minutes)
 
 faults: $(VENV)/.dev ## the long suites: outages, load, the documents (SHORT=1: minutes)
 	$(BIN)/pytest -m long $(if $(SHORT),--short -n 2 --dist loadfile)
+
+chaos: $(VENV)/.dev ## a shop under random faults, and the proof (SECONDS=120 SEED=1)
+	@$(BIN)/python -m tests.chaos.run $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED))
 
 mutants: $(VENV)/.dev ## break each rule on purpose: its test must fail (minutes)
 	@$(BIN)/python tests/mutants/run.py
