@@ -63,4 +63,4 @@ def test_make_help_lists_the_commands() -> None:
 
     listed = re.findall(r"^([a-z]+):.*## ", makefile, re.MULTILINE)
 
-    assert listed == ["help", "demo", "up", "down", "test", "faults", "mutants", "check", "bench", "lock"]
+    assert listed == ["help", "demo", "up", "down", "test", "faults", "chaos", "mutants", "check", "bench", "lock"]
