@@ -34,6 +34,10 @@ READ_SECONDS = 60.0
 ASK_SECONDS = 10.0
 
 
+# To drop a client while a request of it is out ends the process, so none is dropped.
+_kept: list[AdminClient] = []
+
+
 class Unread(Exception):
     """Raised when a topic cannot be read to its end."""
 
@@ -49,7 +53,7 @@ class Cluster:
             "reconnect.backoff.max.ms": 500,
         }
         self._admin = AdminClient(self._config)
-        self._silent: list[AdminClient] = []
+        _kept.append(self._admin)
 
     def ends(self, topics: Iterable[str]) -> dict[Partition, int]:
         """Return where each partition of these topics ends. Raises `KafkaException`."""
@@ -78,10 +82,9 @@ class Cluster:
             committed = self.committed(group_id)
             return sum(end - committed.get(place, 0) for place, end in self.ends(topics).items())
         except (KafkaException, TimeoutError):
-            # An admin client that saw its broker die may wait for it for ever. It is kept: to drop it
-            # while a request is out ends the process.
-            self._silent.append(self._admin)
+            # An admin client that saw its broker die may wait for it for ever.
             self._admin = AdminClient(self._config)
+            _kept.append(self._admin)
             return None
 
     def records(self, topics: Iterable[str]) -> dict[str, list[Record]]:
