@@ -11,6 +11,17 @@ from tests.checker.findings import Finding
 from tests.checker.log import GroupLog
 from tests.checker.story import tell
 
+# Worst first.
+RULES = (
+    "nothing lost",
+    "acknowledged",
+    "exactly once",
+    "twice only in a window",
+    "one end",
+    "effect before commit",
+    "no early retry",
+    "nothing flushed into the DLQ",
+)
 # The first of a kind tell enough; a broken build breaks a promise for every event.
 TOLD_PER_RULE = 5
 
@@ -40,6 +51,7 @@ def check(facts: Facts) -> Verdict:
             findings.append(finding.told(tell(log, finding)))
         else:
             findings.append(finding)
+    findings.sort(key=lambda finding: RULES.index(finding.rule) if finding.rule in RULES else len(RULES))
     doubled = sum(len(records) - 1 for records in facts.published().values())
     return Verdict([fates.line(log) for log in logs], findings, doubled)
 

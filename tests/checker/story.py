@@ -9,6 +9,7 @@ from tests.checker.log import ATTEMPTS, DISPOSITION, DLQ_ID, GroupLog
 from tests.checker.windows import SLACK_SECONDS
 
 MOST_LINES = 40
+COMMITS = " commits "
 
 Moment = tuple[float, str]
 
@@ -20,13 +21,15 @@ def tell(log: GroupLog, finding: Finding) -> list[str]:
     if not moments:
         return []
     first, last = moments[0][0], moments[-1][0]
+    # A commit before it may lie far back, and what was broken then has no part in it either.
+    since = min((at for at, what in moments if COMMITS not in what), default=first)
     # An event waits in vain for ever: what broke long after its last moment has no part in it.
     moments += [
         (fault.began, f"FAULT {fault}")
         for fault in log.facts.faults
         if fault.group in ("", log.group.name)
         and fault.began <= last + SLACK_SECONDS
-        and fault.ended >= first - SLACK_SECONDS
+        and fault.ended >= since - SLACK_SECONDS
     ]
     moments.sort()
     if len(moments) > MOST_LINES:
@@ -80,8 +83,8 @@ def _commits(log: GroupLog, place: Place) -> Iterator[Moment]:
             continue
         past = not past
         if before is not None:
-            yield before.at, f"{log.group.name} commits {place.topic}:{place.partition} at {before.offset}"
-        yield commit.at, f"{log.group.name} commits {place.topic}:{place.partition} at {commit.offset}"
+            yield before.at, f"{log.group.name}{COMMITS}{place.topic}:{place.partition} at {before.offset}"
+        yield commit.at, f"{log.group.name}{COMMITS}{place.topic}:{place.partition} at {commit.offset}"
         before = None
 
 
