@@ -26,6 +26,7 @@ from tests.checker.facts import Fault
 
 GROUPS = {"email": "email", "inventory": "inventory", "audit": "audit", trial.NAME: trial.SPEC}
 SIDES = ("LEFT", "RIGHT")
+SESSION_MS = 2_500
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,8 @@ class ProxiedBroker(Broker):
             lines["listeners"] += f",{name}://{HOST}:{port}"
             lines["advertised.listeners"] += f",{name}://{HOST}:{proxied}"
             lines["listener.security.protocol.map"] += f",{name}:PLAINTEXT"
+        # Below the lease, so that partitions arrive while their dead owner's claims still stand.
+        lines["group.consumer.session.timeout.ms"] = str(SESSION_MS)
         path.write_text("".join(f"{name}={value}\n" for name, value in lines.items()), encoding="utf-8")
         return command
 
