@@ -22,12 +22,21 @@ class Network:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.run(self._end())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(5)
+        self._loop.close()
 
     def run(self, work: Coroutine[Any, Any, None]) -> None:
         """Run something in the loop, and wait for it."""
         asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
+
+    @staticmethod
+    async def _end() -> None:
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
 
 
 class Proxy:
