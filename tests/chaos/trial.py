@@ -55,7 +55,7 @@ class Fate(StrEnum):
 
 # Of a thousand events; the rest works.
 _SHARES = (
-    (Fate.SLOW, 60),
+    (Fate.SLOW, 150),
     (Fate.ONCE, 60),
     (Fate.TWICE, 30),
     (Fate.NEVER, 20),
@@ -63,7 +63,9 @@ _SHARES = (
     (Fate.CRASHES_ONCE, 2),
     (Fate.CRASHES, 1),
 )
-SECONDS = {Fate.SLOW: 0.5}
+# Slow enough that something runs whenever a fault strikes.
+SECONDS = {Fate.SLOW: 0.8}
+USUAL_SECONDS = 0.03
 DIES = frozenset({Fate.NEVER, Fate.REJECTED, Fate.CRASHES})
 
 
@@ -143,7 +145,7 @@ def try_it(event: Event, delivery: Delivery, pool: ConnectionPool[Connection]) -
             connection.execute(_RUN, row_of(delivery))
             ran = connection.execute(_RAN, (event_id,)).fetchone()
         fail(event_id, delivery.attempt, ran)
-        time.sleep(SECONDS.get(fate_of(event_id), 0.005))
+        time.sleep(SECONDS.get(fate_of(event_id), USUAL_SECONDS))
         with pool.connection() as connection:
             connection.execute(_EFFECT, (event_id, os.getpid()))
     except psycopg.OperationalError as error:
@@ -159,7 +161,7 @@ async def try_it_async(event: Event, delivery: Delivery, pool: AsyncConnectionPo
             await connection.execute(_RUN, row_of(delivery))
             ran = await (await connection.execute(_RAN, (event_id,))).fetchone()
         fail(event_id, delivery.attempt, ran)
-        await asyncio.sleep(SECONDS.get(fate_of(event_id), 0.005))
+        await asyncio.sleep(SECONDS.get(fate_of(event_id), USUAL_SECONDS))
         async with pool.connection() as connection:
             await connection.execute(_EFFECT, (event_id, os.getpid()))
     except psycopg.OperationalError as error:
