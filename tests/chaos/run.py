@@ -294,7 +294,7 @@ def tell(report: Report, console: Console) -> None:
 @contextmanager
 def _progress(console: Console, options: Options) -> Iterator[Show]:
     if not console.is_terminal:
-        yield lambda _: None
+        yield _Lines().show
         return
     columns = (BarColumn(20), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as bar:
@@ -305,6 +305,20 @@ def _progress(console: Console, options: Options) -> Iterator[Show]:
             bar.update(task, description=text, completed=float(first) if first.isdigit() else None)
 
         yield show
+
+
+class _Lines:
+    """A line for each part of the run, for a log; what only counts on is left out."""
+
+    def __init__(self) -> None:
+        self._last = ""
+
+    def show(self, text: str) -> None:
+        part, _, _ = text.partition(":")
+        if part != self._last and not part.strip()[:1].isdigit():
+            self._last = part
+            sys.stderr.write(f"{part} ...\n")
+            sys.stderr.flush()
 
 
 def _options() -> argparse.Namespace:
