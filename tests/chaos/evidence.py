@@ -50,7 +50,7 @@ def gather(world: World, load: Load, foreign: frozenset[Place], *, drained: bool
             once=group in ONCE,
             effects=effects[group],
             commits=cluster.commits(world.group_id(group)),
-            committed=cluster.committed(world.group_id(group)),
+            committed=cluster.committed(world.group_id(group), world.subscribed(group)),
             claims=readers.claims(world.stack.redis.url, group),
             may_die=_may_die(group, outbox, events, world),
             lease=world.shape.lease,

@@ -215,6 +215,16 @@ def test_a_commit_that_goes_back_is_found(history: History) -> None:
     assert f"audit commits {SOURCE}:0 at 3" in "\n".join(finding.story)
 
 
+def test_a_late_request_explains_a_commit_that_goes_back_but_not_where_it_ends(history: History) -> None:
+    commits = list(history.groups["audit"].commits)
+    commits.insert(6, Commit((SOURCE, 0), 3, commits[5].at + 0.01))
+    history.change("audit", commits=commits)
+    history.faults.append(Fault(Kind.FREEZE, "kafka", commits[3].at, commits[4].at))
+    assert verdict_of(history).clean
+    history.change("audit", committed={(SOURCE, 0): 3})
+    assert "offsets" in rules(history)
+
+
 def test_a_commit_beyond_the_end_is_found(history: History) -> None:
     commits = list(history.groups["audit"].commits)
     # It ended there later: the end at that moment counts.

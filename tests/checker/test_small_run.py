@@ -60,7 +60,7 @@ class SmallRun:
                 once=True,
                 effects=effects,
                 commits=cluster.commits(harness.topics.group_id),
-                committed=cluster.committed(harness.topics.group_id),
+                committed=cluster.committed(harness.topics.group_id, harness.topics.subscribed),
                 claims=readers.claims(self.settings.redis.url.get_secret_value(), harness.group.name),
                 may_die=frozenset(),
             )

@@ -10,6 +10,9 @@ SLACK_SECONDS = 2.0
 # A lease is renewed at a third, so this part of it is the least that is left when a silence begins.
 LEASE_LEFT = 0.5
 
+# How long a request may lie in a socket before it is read.
+KEPT_SECONDS = 60.0
+
 ENDED = frozenset({Kind.KILL, Kind.EXIT})
 SILENT = frozenset({Kind.AWAY, Kind.FREEZE, Kind.CUT, Kind.KILL, Kind.STOP})
 
@@ -41,6 +44,15 @@ class Windows:
     def copied(self, began: float, ended: float) -> Fault | None:
         """A copy may be written twice: as `repeated`; the report of the first was late or lost."""
         return self.repeated(began, ended)
+
+    def kept_back(self, at: float) -> Fault | None:
+        """A commit may be stored late: of a request that lay somewhere while the broker or its sender was silent."""
+        for fault in self._over(at - KEPT_SECONDS, at):
+            if (fault.role == "kafka" and fault.kind in SILENT) or (
+                fault.role == "worker" and fault.kind is Kind.FREEZE
+            ):
+                return fault
+        return None
 
     def _interrupts(self, fault: Fault) -> bool:
         if fault.role in ("worker", "machine"):
