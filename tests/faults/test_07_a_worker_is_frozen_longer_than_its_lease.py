@@ -72,7 +72,13 @@ def test_the_zombie_has_no_second_effect_and_sets_no_offset_back(
 
 @pytest.mark.long
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("step", [Step.CLAIMED, Step.HANDLED], ids=["before the effect", "after the effect"])
+@pytest.mark.parametrize(
+    "step",
+    [
+        pytest.param(Step.CLAIMED, id="before the effect", marks=pytest.mark.long(whole=True)),
+        pytest.param(Step.HANDLED, id="after the effect"),
+    ],
+)
 def test_a_c_call_that_holds_the_interpreter_loses_the_claim_and_cannot_complete_it(
     shop_tables: Settings, tmp_path: Path, step: Step
 ) -> None:

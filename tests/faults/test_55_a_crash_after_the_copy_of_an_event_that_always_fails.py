@@ -16,7 +16,11 @@ BUDGET = 2  # one attempt and one retry
 @pytest.mark.long
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(
-    "steps", [(Step.COPIED, Step.BURIED), (Step.RELEASED, Step.BURIED)], ids=["copied-buried", "released-buried"]
+    "steps",
+    [
+        pytest.param((Step.COPIED, Step.BURIED), id="copied-buried"),
+        pytest.param((Step.RELEASED, Step.BURIED), id="released-buried", marks=pytest.mark.long(whole=True)),
+    ],
 )
 def test_attempts_stay_within_budget_and_crashes_and_the_death_is_one(
     few_partitions: Settings, tmp_path: Path, steps: tuple[Step, ...], *, short: bool

@@ -26,7 +26,7 @@ def pause() -> Callable[[], object]:
     return lambda: never.wait(HANDLER_SECONDS)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("backlog", [6_000, pytest.param(250_000, marks=pytest.mark.long(whole=True))])
 def test_it_starts_within_moments_of_its_time(
     settings: Settings, pause: Callable[[], object], backlog: int, record_property: Callable[[str, object], None]
