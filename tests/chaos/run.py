@@ -209,8 +209,9 @@ def _processes(exits: Sequence[Exit], faults: Sequence[Fault]) -> Iterator[Findi
             and fault.ended >= one.at - one.lived - AFTERMATH_SECONDS
             for fault in faults
         )
-        if not killed_itself and not (one.code == 78 and down):
-            last = one.said.splitlines()[-1] if one.said else ""
+        last = one.said.splitlines()[-1] if one.said else ""
+        could_not_start = one.code in (1, 78) and last.startswith("orderflow: ")
+        if not killed_itself and not (could_not_start and down):
             yield Finding("processes stay", "", "", f"{one.name} ended with {one.code} after {one.lived:.1f} s: {last}")
 
 
