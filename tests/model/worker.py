@@ -100,6 +100,7 @@ class Process:
         publisher: Any = self.outbox
         self.commits = Commits(consumer, self.ledger, every=0.0)
         self.router: Router[Delivery] = Router(publisher, self.topics)
+        self._served = self.clock
         self._epoch = 0
         self._tokens = count(1)
 
@@ -286,7 +287,8 @@ class Process:
         """Take what broker and producer have answered."""
         while self.consumer.answers:
             self.commits.answered(*self.consumer.answers.popleft())
-        for confirmed in self.router.poll(self.clock):
+        self._served += 10.0  # past every back-off of the router
+        for confirmed in self.router.poll(self._served):
             delivery = confirmed.ticket
             delivery.pair, delivery.stage = confirmed.pair, "copied"
             if not delivery.token:

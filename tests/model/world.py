@@ -185,7 +185,7 @@ class World:
         self._pay(step)
         if told and name in {"serve", "commit", "minute", "renew"}:
             process = self._live(told[0])
-            self._clock += 61.0 if name == "minute" else 10.0
+            self._clock += 61.0 if name == "minute" else 0.001
             process.clock = self._clock
         getattr(self, "_do_" + name.replace(" ", "_"))(*told)
 
