@@ -21,8 +21,9 @@ from orderflow.core.topics import GroupTopics
 
 _log = log.get(__name__)
 
-# How long the consumer may ask the broker for committed offsets inside an assignment.
-_POSITIONS_TIMEOUT = 5.0
+# How long an assignment may wait for the broker to tell committed offsets, and for each answer.
+_POSITIONS_SECONDS = 60.0
+_ANSWER_SECONDS = 1.0
 
 
 class Rebalanced(Protocol):
@@ -33,6 +34,9 @@ class Rebalanced(Protocol):
 
     def gone(self, places: Collection[Place]) -> None:
         """Partitions are no longer ours: drop what waits."""
+
+    def waiting(self) -> None:
+        """Keep the leases of what runs: an assignment waits for the broker."""
 
 
 class Intake:
@@ -200,15 +204,13 @@ class Intake:
         self._epoch += 1
         positions = self._positions(consumer, partitions)
         placed = []
-        for tp in partitions:
-            place = (tp.topic, tp.partition)
-            committed = start = positions.get(place)
-            # Absent from `positions` is unknown, not missing: the client then asks for itself.
-            if committed is None and place in positions:
-                if tp.topic in self._topics.own:
+        for place, committed in positions.items():
+            start = committed
+            if committed is None:
+                if place[0] in self._topics.own:
                     start = OFFSET_BEGINNING
                 else:
-                    self._refusal = _no_position(self._topics, tp.partition)
+                    self._refusal = _no_position(self._topics, place[1])
             self._assign(place, committed)
             self._starts[place] = start
             placed.append(_at(place, start))
@@ -227,13 +229,31 @@ class Intake:
         self._assignments[place] = self._reader.assignment(place, self._epoch)
 
     def _positions(self, consumer: Consumer, partitions: list[TopicPartition]) -> dict[Place, int | None]:
-        """Return the group's committed offsets (None: never committed); empty when the broker does not say."""
-        try:
-            found = consumer.committed(partitions, timeout=_POSITIONS_TIMEOUT) if partitions else []
-        except KafkaException as error:
-            _log.warning("committed offsets are unknown; the stored ones will be used", error=str(error))
-            return {}
-        return {(tp.topic, tp.partition): tp.offset if tp.offset >= 0 else None for tp in found if tp.error is None}
+        """Return the group's committed offsets (None: never committed), asking until the broker tells all of them.
+
+        A client that is assigned without an offset asks for itself, and when it is told "not coordinator" it
+        never asks again though it stays a member (librdkafka issue 5586): its partitions stand still for ever.
+        Empty after `_POSITIONS_SECONDS`: the worker then ends, and another one takes the partitions.
+        """
+        found: dict[Place, int | None] = {}
+        until = clock.monotonic() + _POSITIONS_SECONDS
+        while missing := [tp for tp in partitions if (tp.topic, tp.partition) not in found]:
+            try:
+                told = consumer.committed(missing, timeout=_ANSWER_SECONDS)
+            except KafkaException as error:
+                _log.warning("the broker does not tell committed offsets; it is asked again", error=str(error))
+                told = []
+            found |= {
+                (tp.topic, tp.partition): tp.offset if tp.offset >= 0 else None for tp in told if tp.error is None
+            }
+            if clock.monotonic() > until:
+                self._refusal = OrderflowError(
+                    f"the broker did not tell the offsets of {self._topics.group_id} within {_POSITIONS_SECONDS:g} s; "
+                    "start this worker again"
+                )
+                return {}
+            self._rebalanced.waiting()
+        return found
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._count("revoked")

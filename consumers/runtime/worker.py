@@ -117,6 +117,10 @@ class Worker:
             self._settlement.give_back(record)
         self._lanes.drop(places)
 
+    def waiting(self) -> None:
+        """Keep the leases of what runs, while an assignment waits for the broker."""
+        self._settle(0.0)
+
     def _admit(self, now: float) -> None:
         if now < self._settlement.resting_until or self._leaving_since is not None or not self._redis_answers(now):
             return

@@ -13,7 +13,7 @@ from consumers.runtime.intake import Intake
 from consumers.runtime.offsets import OffsetLedger
 from consumers.runtime.reading import Reader
 from consumers.runtime.record import Place
-from orderflow.core.errors import Misconfigured
+from orderflow.core.errors import Misconfigured, OrderflowError
 from orderflow.core.topics import GroupTopics
 from orderflow.testing import make_group, order_created
 from schemas import codec
@@ -42,6 +42,7 @@ class Scripted:
         self.log: list[Message] = []
         self.positions: dict[Place, int] = {}
         self.committed_offsets: dict[Place, int] | None = {("orders", 0): 10}
+        self.silent_answers = 0
         self.commits: list[dict[Place, int]] = []
         self.assigned: list[TopicPartition] = []
         self.consume_first: Action = lambda: None
@@ -66,7 +67,8 @@ class Scripted:
 
     def committed(self, places: list[TopicPartition], timeout: float) -> list[TopicPartition]:
         assert timeout > 0
-        if self.committed_offsets is None:
+        self.silent_answers -= 1
+        if self.committed_offsets is None or self.silent_answers >= 0:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
         return [
             TopicPartition(tp.topic, tp.partition, self.committed_offsets.get((tp.topic, tp.partition), -1001))
@@ -103,6 +105,9 @@ class Worker:
         self._intake.commits.commit_now(places, 0.0)
 
     def gone(self, places: Collection[Place]) -> None:
+        pass
+
+    def waiting(self) -> None:
         pass
 
 
@@ -171,12 +176,22 @@ def test_own_topics_without_a_position_start_at_the_beginning(opened: Opened) ->
     assert [(tp.topic, tp.offset) for tp in consumer.assigned] == [("orders", 10), (TIER, OFFSET_BEGINNING)]
 
 
-def test_own_topics_are_not_read_from_their_start_when_the_broker_does_not_say(opened: Opened) -> None:
+def test_nothing_is_assigned_before_the_broker_has_told_the_offsets(opened: Opened) -> None:
     intake, consumer, _ = opened
+    consumer.silent_answers = 3
+    consumer.rebalance("on_assign", ("orders", 0), (TIER, 0))
+    assert [(tp.topic, tp.offset) for tp in consumer.assigned] == [("orders", 10), (TIER, OFFSET_BEGINNING)]
+    assert intake.read(0.0, 10) == []
+
+
+def test_a_worker_that_is_never_told_its_offsets_ends(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    intake, consumer, _ = opened
+    monkeypatch.setattr(module, "_POSITIONS_SECONDS", 0.05)
     consumer.committed_offsets = None
     consumer.rebalance("on_assign", ("orders", 0), (TIER, 0))
-    assert all(tp.offset < 0 and tp.offset != OFFSET_BEGINNING for tp in consumer.assigned)
-    assert intake.read(0.0, 10) == []
+    assert consumer.assigned == []
+    with pytest.raises(OrderflowError, match="start this worker again"):
+        intake.read(0.0, 10)
 
 
 def test_a_source_partition_without_a_position_is_refused(opened: Opened) -> None:
