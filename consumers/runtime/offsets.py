@@ -9,7 +9,7 @@ Place = tuple[str, int]  # topic, partition
 @dataclass(slots=True)
 class _Assigned:
     epoch: int
-    next_offset: int | None  # one beyond the highest delivered offset; None before the first
+    next_offset: int | None  # one beyond the highest delivered offset, where it started before the first
     floor: int  # never commit below: where the assignment started, then the highest value ever sent
     unresolved: dict[int, int] = field(default_factory=dict)  # offset -> bytes
     held_bytes: int = 0
@@ -38,7 +38,7 @@ class OffsetLedger:
 
     def assign(self, place: Place, epoch: int, committed: int | None) -> None:
         """Start an assignment at the group's committed offset (None: unknown)."""
-        self._assigned[place] = _Assigned(epoch, None, committed or 0, sent=committed)
+        self._assigned[place] = _Assigned(epoch, committed, committed or 0, sent=committed)
 
     def revoke(self, place: Place) -> None:
         """End an assignment: nothing of it is committed any more."""

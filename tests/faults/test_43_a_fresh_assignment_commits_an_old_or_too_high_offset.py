@@ -18,9 +18,16 @@ def nowhere(_place: tuple[str, int]) -> int:
     return -1001
 
 
-def test_nothing_is_committed_before_anything_was_delivered() -> None:
+def test_nothing_but_its_start_is_committed_before_anything_was_delivered() -> None:
     ledger = OffsetLedger()
     ledger.assign(PLACE, 1, 40)
+    assert ledger.to_commit(nowhere) == {}
+    assert ledger.to_commit(nowhere, again=True) == {PLACE: 40}
+
+
+def test_without_a_known_start_nothing_is_committed_before_anything_was_delivered() -> None:
+    ledger = OffsetLedger()
+    ledger.assign(PLACE, 1, None)
     assert ledger.to_commit(nowhere, again=True) == {}
 
 
@@ -40,7 +47,8 @@ def test_an_acknowledgement_of_an_old_epoch_is_ignored() -> None:
 def test_a_position_below_the_committed_offset_is_not_committed() -> None:
     ledger = OffsetLedger()
     ledger.assign(PLACE, 1, 40)
-    assert ledger.to_commit(lambda _place: 12, again=True) == {}
+    assert ledger.to_commit(lambda _place: 12) == {}
+    assert ledger.to_commit(lambda _place: 12, again=True) == {PLACE: 40}
 
 
 def test_commits_of_five_assignments_never_go_back_and_never_pass_the_end(settings: Settings) -> None:
