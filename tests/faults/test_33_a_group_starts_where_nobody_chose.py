@@ -3,6 +3,7 @@
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from orderflow.core import kafka
 from orderflow.core.errors import Misconfigured
 from orderflow.core.settings import Settings
 from orderflow.ops.provision import cluster, positions, readiness, topics
@@ -41,9 +42,8 @@ def test_a_group_whose_offsets_were_forgotten_is_refused_like_a_new_one(settings
 def test_topics_apply_never_sets_a_position(settings: Settings) -> None:
     topics.apply(settings, ["email"])
 
-    admin = AdminClient({"bootstrap.servers": settings.kafka.bootstrap_servers})
     source = settings.kafka.source_topic
-    assert cluster.committed(admin, f"{source}.email", source, 2) == {}
+    assert cluster.committed(kafka.connection(settings.kafka), f"{source}.email", source, 2) == {}
 
 
 def test_a_retry_tier_that_is_missing_is_named(settings: Settings) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, IsolationLevel, KafkaError, KafkaException
+from confluent_kafka import Consumer, ConsumerGroupState, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as Partition
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec
 
@@ -115,15 +115,25 @@ def _group_states(admin: AdminClient, group_ids: Sequence[str]) -> dict[str, Gro
     return states
 
 
-def committed(admin: AdminClient, group_id: str, topic: str, partitions: int) -> dict[int, int]:
-    """Return the committed offset of each partition of the topic that has one."""
+def committed(config: Mapping[str, Any], group_id: str, topic: str, partitions: int) -> dict[int, int]:
+    """Return the committed offset of each partition of the topic that has one.
+
+    Asked by a consumer that never joins: an admin client whose request about a group timed out ends the process
+    when the coordinator's address comes late (an assertion in `rdkafka_queue.h`, librdkafka 2.16). Raises
+    `OrderflowError` when the broker does not tell.
+    """
     asked = [Partition(topic, number) for number in range(partitions)]
-    futures = admin.list_consumer_group_offsets(
-        [ConsumerGroupTopicPartitions(group_id, asked)], request_timeout=ANSWER_SECONDS
-    )
-    told = answer(futures[group_id], f"show the offsets of the group {group_id}")
+    consumer = Consumer({**config, "group.id": group_id, "enable.auto.commit": False})
+    try:
+        told = consumer.committed(asked, timeout=ANSWER_SECONDS)
+    except KafkaException as error:
+        raise OrderflowError(
+            f"Kafka did not show the offsets of the group {group_id}: {error.args[0].str()}"
+        ) from error
+    finally:
+        consumer.close()
     found: dict[int, int] = {}
-    for position in told.topic_partitions or []:
+    for position in told:
         if position.error is not None:
             raise OrderflowError(f"Kafka did not show the offset of {position.topic}: {position.error.str()}")
         if position.offset >= 0:

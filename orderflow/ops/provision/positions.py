@@ -68,13 +68,13 @@ def parse_start(text: str) -> Start:
     return moment.astimezone(UTC)
 
 
-def ls(settings: Settings, groups: Sequence[str]) -> list[GroupPositions]:
-    """Return each group's state and positions.
+def ls(settings: Settings, groups: Sequence[str], *, with_states: bool = True) -> list[GroupPositions]:
+    """Return each group's positions, and its state and members unless `with_states` is off.
 
     Raises `Misconfigured` when no broker answers and when the source topic is missing.
     """
     admin = kafka.admin(settings.kafka)
-    return _read(admin, settings, groups)
+    return _read(admin, settings, groups, with_states=with_states)
 
 
 def init(
@@ -126,7 +126,9 @@ def out_of_range(settings: Settings, admin: AdminClient, now: GroupPositions) ->
     }
 
 
-def _read(admin: AdminClient, settings: Settings, groups: Sequence[str]) -> list[GroupPositions]:
+def _read(
+    admin: AdminClient, settings: Settings, groups: Sequence[str], *, with_states: bool = True
+) -> list[GroupPositions]:
     source = settings.kafka.source_topic
     partitions = cluster.partition_counts(admin).get(source)
     if partitions is None:
@@ -134,15 +136,17 @@ def _read(admin: AdminClient, settings: Settings, groups: Sequence[str]) -> list
             raise Misconfigured(f"the topic {source} is hidden from us: give our user DESCRIBE and READ on it")
         raise Misconfigured(f"the topic {source} does not exist: `orderflow provision`")
     ids = {group: topics.group_topics(settings, group).group_id for group in groups}
-    states = cluster.group_states(admin, list(ids.values())) if ids else {}
-    committed = {group_id: cluster.committed(admin, group_id, source, partitions) for group_id in ids.values()}
+    states = cluster.group_states(admin, list(ids.values())) if ids and with_states else {}
+    unasked = cluster.GroupState("", ())
+    connection = kafka.connection(settings.kafka)
+    committed = {group_id: cluster.committed(connection, group_id, source, partitions) for group_id in ids.values()}
     ends = cluster.offsets(admin, source, range(partitions), OffsetSpec.latest())
     return [
         GroupPositions(
             group,
             group_id,
-            states[group_id].state,
-            states[group_id].members,
+            states.get(group_id, unasked).state,
+            states.get(group_id, unasked).members,
             partitions,
             committed[group_id],
             ends,

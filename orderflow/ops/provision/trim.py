@@ -67,6 +67,7 @@ def trim(settings: Settings, groups: Sequence[str], *, dry_run: bool = False) ->
     missing, `OrderflowError` when a broker refuses.
     """
     admin = kafka.admin(settings.kafka)
+    connection = kafka.connection(settings.kafka)
     counts = cluster.partition_counts(admin)
     found: list[Share] = []
     for group in groups:
@@ -74,7 +75,7 @@ def trim(settings: Settings, groups: Sequence[str], *, dry_run: bool = False) ->
         for topic in topics.own:
             partitions = range(counts.get(topic, 0))
             # Committed first: it only grows, so nothing above it can go.
-            committed = cluster.committed(admin, topics.group_id, topic, len(partitions)) if partitions else {}
+            committed = cluster.committed(connection, topics.group_id, topic, len(partitions)) if partitions else {}
             starts = cluster.offsets(admin, topic, partitions, OffsetSpec.earliest())
             ends = cluster.offsets(admin, topic, partitions, OffsetSpec.latest())
             seen = shares(group, topic, starts, committed, ends)

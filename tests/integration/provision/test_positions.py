@@ -8,6 +8,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka import TopicPartition as Partition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
+from orderflow.core import kafka
 from orderflow.core.errors import Misconfigured, Refused
 from orderflow.core.settings import Settings
 from orderflow.ops.provision import cluster, positions, readiness, topics
@@ -20,8 +21,13 @@ def cluster_with_topics(settings: Settings) -> None:
     topics.apply(settings, ["email"])
 
 
-def committed(admin: AdminClient, settings: Settings, partitions: int = 2) -> dict[int, int]:
-    return cluster.committed(admin, f"{settings.kafka.source_topic}.email", settings.kafka.source_topic, partitions)
+def committed(settings: Settings, partitions: int = 2) -> dict[int, int]:
+    return cluster.committed(
+        kafka.connection(settings.kafka),
+        f"{settings.kafka.source_topic}.email",
+        settings.kafka.source_topic,
+        partitions,
+    )
 
 
 def test_earliest_is_the_logs_start_and_now_its_end(settings: Settings, admin: AdminClient, produce: Produce) -> None:
@@ -32,9 +38,9 @@ def test_earliest_is_the_logs_start_and_now_its_end(settings: Settings, admin: A
         done.result(10)
 
     assert positions.init(settings, "email", "earliest") == {0: 2, 1: 0}
-    assert committed(admin, settings) == {0: 2, 1: 0}
+    assert committed(settings) == {0: 2, 1: 0}
     assert positions.init(settings, "email", "now", overwrite=True) == {0: 5, 1: 0}
-    assert committed(admin, settings) == {0: 5, 1: 0}
+    assert committed(settings) == {0: 5, 1: 0}
 
 
 def test_a_time_is_the_first_record_from_then_on_and_the_end_where_there_is_none(
@@ -53,33 +59,31 @@ def test_a_time_is_the_first_record_from_then_on_and_the_end_where_there_is_none
     assert positions.init(settings, "email", later, overwrite=True) == {0: len(times), 1: 4}
 
 
-def test_positions_that_are_there_are_kept_unless_overwrite_is_said(
-    settings: Settings, admin: AdminClient, produce: Produce
-) -> None:
+def test_positions_that_are_there_are_kept_unless_overwrite_is_said(settings: Settings, produce: Produce) -> None:
     produce(settings.kafka.source_topic, 0, 3)
     positions.init(settings, "email", "now")
 
     with pytest.raises(Refused, match=r"has positions on 2 of 2 partitions .* --overwrite"):
         positions.init(settings, "email", "earliest")
 
-    assert committed(admin, settings) == {0: 3, 1: 0}
+    assert committed(settings) == {0: 3, 1: 0}
 
 
 def test_a_group_with_live_members_is_refused_and_its_members_named(
-    settings: Settings, admin: AdminClient, join: Callable[[str], None]
+    settings: Settings, join: Callable[[str], None]
 ) -> None:
     join(f"{settings.kafka.source_topic}.email")
 
     with pytest.raises(Refused, match=r"group email is running .*a-worker.*: stop its workers first"):
         positions.init(settings, "email", "earliest", overwrite=True)
 
-    assert committed(admin, settings) == {}
+    assert committed(settings) == {}
     (found,) = positions.ls(settings, ["email"])
     assert (found.state, len(found.members)) == ("STABLE", 1)
 
 
 def test_a_member_that_joins_between_the_look_and_the_write_is_noticed_in_each_partitions_result(
-    settings: Settings, admin: AdminClient, join: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+    settings: Settings, join: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     group_id = f"{settings.kafka.source_topic}.email"
     join(group_id)
@@ -88,7 +92,7 @@ def test_a_member_that_joins_between_the_look_and_the_write_is_noticed_in_each_p
     with pytest.raises(Refused, match="group email is running"):
         positions.init(settings, "email", "earliest")
 
-    assert committed(admin, settings) == {}
+    assert committed(settings) == {}
 
 
 def test_added_partitions_start_at_their_first_record_and_the_others_stay(
@@ -107,16 +111,16 @@ def test_added_partitions_start_at_their_first_record_and_the_others_stay(
     ):
         readiness.assert_worker_may_start(grown, "email")
     assert positions.init(grown, "email", new_partitions=True) == {2: 0, 3: 0}
-    assert committed(admin, grown, 4) == {0: 3, 1: 0, 2: 0, 3: 0}
+    assert committed(grown, 4) == {0: 3, 1: 0, 2: 0, 3: 0}
     assert positions.init(grown, "email", new_partitions=True) == {}, "the second run changes nothing"
     readiness.assert_worker_may_start(grown, "email")
 
 
-def test_new_partitions_of_a_group_that_never_started_is_refused(settings: Settings, admin: AdminClient) -> None:
+def test_new_partitions_of_a_group_that_never_started_is_refused(settings: Settings) -> None:
     with pytest.raises(Misconfigured, match="has no position at all"):
         positions.init(settings, "email", new_partitions=True)
 
-    assert committed(admin, settings) == {}
+    assert committed(settings) == {}
 
 
 def test_a_group_that_kafka_does_not_know_is_listed_as_unknown_without_positions(settings: Settings) -> None:
@@ -156,11 +160,14 @@ def test_a_position_outside_the_log_stops_a_worker(settings: Settings, admin: Ad
         readiness.assert_worker_may_start(settings, "email")
 
 
-def test_init_never_touches_the_groups_own_topics(settings: Settings, admin: AdminClient) -> None:
+def test_init_never_touches_the_groups_own_topics(settings: Settings) -> None:
     positions.init(settings, "email", "now")
 
     own = topics.group_topics(settings, "email").own
-    assert [cluster.committed(admin, f"{settings.kafka.source_topic}.email", name, 2) for name in own] == [{}] * 4
+    assert [
+        cluster.committed(kafka.connection(settings.kafka), f"{settings.kafka.source_topic}.email", name, 2)
+        for name in own
+    ] == [{}] * 4
 
 
 def test_without_the_source_topic_the_command_that_makes_it_is_named(settings: Settings) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from orderflow.core import kafka
 from orderflow.core.errors import Misconfigured
 from orderflow.core.settings import Settings
 from orderflow.ops.provision import cluster, positions, readiness, topics
@@ -53,4 +54,4 @@ def test_a_group_that_lost_its_offsets_is_not_sent_back_to_the_first_record(
 
     provision(settings)
 
-    assert cluster.committed(admin, group_id, settings.kafka.source_topic, 2) == {}
+    assert cluster.committed(kafka.connection(settings.kafka), group_id, settings.kafka.source_topic, 2) == {}
