@@ -152,7 +152,8 @@ class Worker:
     def _redis_is_down(self, now: float, error: ClaimsDown) -> None:
         """Hold everything, keep polling, ask again after a while."""
         self._probe_at = now + self._probe_wait
-        self._probe_wait = min(self._probe_wait * 2, _PROBE_SECONDS[1])
+        # A lease is renewed at a third: asked again within a sixth, it outlasts a Redis that is away for half of it.
+        self._probe_wait = min(self._probe_wait * 2, _PROBE_SECONDS[1], self._pace.lease / 6)
         _log.warning("redis does not answer; work is held", error=str(error), again_seconds=self._probe_wait)
 
     def _patience(self, now: float) -> float:

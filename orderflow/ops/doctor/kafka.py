@@ -50,8 +50,8 @@ def _broker_setting(settings: Settings, name: str, default: str) -> str:
 def clock_of_the_broker(_settings: Settings) -> Finding:
     """Say who measures it: the time of a broker is seen only on a record that it has just taken."""
     return skipped(
-        "left to the workers, there is nothing to mend: only a record that was just written shows it "
-        "(orderflow_clock_skew_seconds)"
+        "left to the workers, there is nothing to mend: only a record that was just written shows it, "
+        "and no retry runs early whatever it says"
     )
 
 
