@@ -118,7 +118,8 @@ class Daemon:
     def resume(self) -> None:
         """SIGCONT what `pause` stopped."""
         for process in self._family():
-            process.resume()
+            # One that ends as soon as its parent goes on must not leave the others stopped.
+            _signal(process, signal.SIGCONT)
 
     def log_end(self, lines: int = 12) -> str:
         """Return the last lines that it wrote since its last start."""
