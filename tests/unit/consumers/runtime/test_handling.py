@@ -215,7 +215,6 @@ def test_a_batch_that_raises_is_tried_one_by_one_and_told_that_it_may_be_done(ma
 def test_one_by_one_each_has_the_time_of_its_own_call(make_record: MakeRecord) -> None:
     def handle(batch: Batch, _deps: Any) -> None:
         if len(batch) > 1:
-            clock.monotonic()
             raise ValueError("not together")
 
     handling = Handling(batch_group(handle), None, deadline_seconds=30.0)
